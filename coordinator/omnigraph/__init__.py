@@ -1,0 +1,1 @@
+"""omnigraph: a branchable, versioned property-graph lakehouse for Spark."""

@@ -1,0 +1,1 @@
+"""Services, one story each, composed of rules and storage."""

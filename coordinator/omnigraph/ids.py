@@ -1,0 +1,50 @@
+"""Where time, identifiers and randomness come from.
+
+Everything that mints an id or reads a clock is given a :class:`Sources`, so a test owns both.
+"""
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import NewType
+
+from ulid import ULID
+
+CommitId = NewType("CommitId", str)
+Incarnation = NewType("Incarnation", str)
+TableId = NewType("TableId", str)
+TypeId = NewType("TypeId", str)
+PropertyId = NewType("PropertyId", str)
+
+ULID_LENGTH = 26
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """Clock, id mint and dice of one process."""
+
+    now: Callable[[], datetime] = _utc_now
+    monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    random: Callable[[], float] = field(default=random.random)
+
+    def mint(self) -> str:
+        """Return a fresh ULID: 26 characters, sorted by time."""
+        return str(ULID.from_datetime(self.now()))
+
+
+def is_ulid(text: str) -> bool:
+    """Tell whether ``text`` is spelled like one of our identifiers."""
+    if len(text) != ULID_LENGTH:
+        return False
+    try:
+        ULID.from_str(text)
+    except ValueError:
+        return False
+    return text == text.upper()

@@ -1,0 +1,1 @@
+"""Frozen values: what the graph is made of, with a codec for each one that is stored."""

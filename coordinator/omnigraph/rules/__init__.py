@@ -1,0 +1,1 @@
+"""Functions from value to value: no clock, no disk, no randomness."""

@@ -1,0 +1,1 @@
+"""Effects behind small protocols: paths, objects, Lance, the manifest."""

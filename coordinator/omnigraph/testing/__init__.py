@@ -1,0 +1,1 @@
+"""The test kit omnigraph ships: contracts, models, faults."""
