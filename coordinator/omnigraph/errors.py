@@ -30,6 +30,7 @@
     └── StorageError               look at the storage
         ├── CorruptGraphError        CORRUPT_GRAPH
         ├── UnsupportedFormatError   UNSUPPORTED_FORMAT   (upgrade omnigraph)
+        ├── OutdatedFormatError      OUTDATED_FORMAT      (open it read-write once)
         ├── UnsafeStoreError         UNSAFE_STORE
         └── CommitOutcomeUnknownError OUTCOME_UNKNOWN     (names the commit to look for)
 
@@ -67,7 +68,12 @@ class OmnigraphError(Exception):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the error as plain values: ``error``, ``code``, ``kind`` and the facts."""
-        body: dict[str, Any] = {"error": str(self), "code": self.category, "kind": self.code, "retryable": self.retryable}
+        body: dict[str, Any] = {
+            "error": str(self),
+            "code": self.category,
+            "kind": self.code,
+            "retryable": self.retryable,
+        }
         return body | {k: v for k, v in self.facts.items() if v is not None}
 
 
@@ -171,7 +177,7 @@ class AlreadyExistsError(OmnigraphError):
 
 
 class GraphExistsError(AlreadyExistsError):
-    """This root holds a graph already."""
+    """The root holds a graph already."""
 
     code = "GRAPH_EXISTS"
 
@@ -260,6 +266,12 @@ class UnsupportedFormatError(StorageError):
     """The graph was written by a newer omnigraph."""
 
     code = "UNSUPPORTED_FORMAT"
+
+
+class OutdatedFormatError(StorageError):
+    """The graph was written by an older omnigraph and has not been brought up to date."""
+
+    code = "OUTDATED_FORMAT"
 
 
 class UnsafeStoreError(StorageError):

@@ -1,0 +1,93 @@
+"""What the command line prints: tables for people, JSON for machines, and exit codes for both."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from enum import IntEnum
+from typing import Any, NoReturn
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from omnigraph.errors import (
+    AlreadyExistsError,
+    ConflictError,
+    InvalidNameError,
+    InvalidOptionError,
+    NotFoundError,
+    OmnigraphError,
+)
+
+
+class Exit(IntEnum):
+    """How a command ended."""
+
+    DONE = 0
+    ERROR = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    CONFLICT = 4
+    VIOLATIONS = 5
+    RECOVERY_REFUSED = 6
+
+
+_EXITS: tuple[tuple[tuple[type[OmnigraphError], ...], Exit], ...] = (
+    ((InvalidNameError, InvalidOptionError), Exit.USAGE),
+    ((NotFoundError,), Exit.NOT_FOUND),
+    ((ConflictError, AlreadyExistsError), Exit.CONFLICT),
+)
+
+
+def exit_code(error: OmnigraphError) -> Exit:
+    """Return the exit code an error deserves."""
+    return next((code for kinds, code in _EXITS if isinstance(error, kinds)), Exit.ERROR)
+
+
+@contextmanager
+def reporting(as_json: bool) -> Iterator[None]:
+    """Turn our errors into a message and an exit code; anything else is a bug and keeps its traceback."""
+    try:
+        yield
+    except OmnigraphError as error:
+        stop(error, as_json)
+
+
+def stop(error: OmnigraphError, as_json: bool) -> NoReturn:
+    """Print an error and end with its exit code."""
+    if as_json:
+        sys.stderr.write(json.dumps(error.to_dict(), default=str, ensure_ascii=False) + "\n")
+    else:
+        Console(stderr=True, highlight=False).print(Text(str(error), style="red"), soft_wrap=True)
+    raise typer.Exit(exit_code(error))
+
+
+def show(value: Any, as_json: bool, draw: Callable[[Console], None]) -> None:
+    """Print a value as JSON, or let it be drawn."""
+    if as_json:
+        sys.stdout.write(json.dumps(value, default=str, ensure_ascii=False) + "\n")
+    else:
+        draw(Console(highlight=False))
+
+
+def table(title: str | None, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Callable[[Console], None]:
+    """Return a drawing of rows; what comes from the graph is printed as text, never as markup."""
+    drawn = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False)
+    for column in columns:
+        drawn.add_column(column, justify="right" if column in ("version", "rows") else "left", overflow="fold")
+    for row in rows:
+        drawn.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
+    return lambda console: console.print(drawn)
+
+
+def line(text: str) -> Callable[[Console], None]:
+    """Return a drawing of one line."""
+    return lambda console: console.print(Text(text), soft_wrap=True)
+
+
+def moment(value: datetime) -> str:
+    """Return a time for people: to the second, in UTC."""
+    return value.strftime("%Y-%m-%d %H:%M:%S")

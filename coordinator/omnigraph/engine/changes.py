@@ -1,0 +1,175 @@
+"""The things that can be published."""
+
+from dataclasses import dataclass
+
+from omnigraph.errors import BranchConflictError, CorruptGraphError
+from omnigraph.ids import CommitId, Incarnation
+from omnigraph.model.lineage import Branch, Commit, ForkPoint, Tag
+from omnigraph.model.manifest import ManifestState
+from omnigraph.rules import refs
+from omnigraph.rules.refs import Draft, Stamp
+from omnigraph.storage.manifest import Manifest, Reading
+
+
+def commit_of(manifest: Manifest, reading: Reading, commit: CommitId) -> Commit:
+    """Return a commit a name points at; its absence means the manifest contradicts itself."""
+    row = manifest.commit(reading, commit)
+    if row is None:
+        raise CorruptGraphError(f"a branch or tag points at commit {commit}, which is not there", commit=commit)
+    return row.commit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddCommit:
+    """Put one commit on a branch."""
+
+    manifest: Manifest
+    draft: Draft
+    stamp: Stamp
+    traceable: bool = True
+
+    @property
+    def subject(self) -> str:
+        """Name the commit."""
+        return f"commit {self.draft.id}"
+
+    def landed(self, reading: Reading) -> Commit | None:
+        """Find the commit by its id."""
+        row = self.manifest.commit(reading, self.draft.id)
+        return None if row is None else row.commit
+
+    def propose(self, reading: Reading) -> tuple[ManifestState, Commit]:
+        """Append the commit if all it depends on still holds."""
+        branch = refs.branch_held(reading.state, self.draft)
+        head = commit_of(self.manifest, reading, branch.head)
+        return refs.append_commit(reading.state, self.draft, head, self.stamp)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateBranch:
+    """Add a branch."""
+
+    name: str
+    incarnation: Incarnation
+    point: ForkPoint
+    parent: str | None
+    stamp: Stamp
+    traceable: bool = True
+
+    @property
+    def subject(self) -> str:
+        """Name the branch."""
+        return f"branch {self.name}"
+
+    def landed(self, reading: Reading) -> Branch | None:
+        """Find the branch by its incarnation."""
+        return next((b for b in reading.state.branches.values() if b.incarnation == self.incarnation), None)
+
+    def propose(self, reading: Reading) -> tuple[ManifestState, Branch]:
+        """Add the row."""
+        state = refs.create_branch(reading.state, self.name, self.incarnation, self.point, self.parent, self.stamp)
+        return state, state.branches[self.name]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteBranch:
+    """Remove the branch that was seen, not one created since under its name."""
+
+    branch: Branch
+    traceable: bool = False
+
+    @property
+    def subject(self) -> str:
+        """Name the branch."""
+        return f"the deletion of branch {self.branch.name}"
+
+    def landed(self, reading: Reading) -> Branch | None:
+        """Tell whether the incarnation is gone."""
+        gone = all(b.incarnation != self.branch.incarnation for b in reading.state.branches.values())
+        return self.branch if gone else None
+
+    def propose(self, reading: Reading) -> tuple[ManifestState, Branch]:
+        """Remove the row."""
+        same_branch(reading.state, self.branch)
+        return refs.delete_branch(reading.state, self.branch.name), self.branch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenameBranch:
+    """Give the branch that was seen another name."""
+
+    branch: Branch
+    new: str
+    traceable: bool = False
+
+    @property
+    def subject(self) -> str:
+        """Name both names."""
+        return f"the renaming of branch {self.branch.name} to {self.new}"
+
+    def landed(self, reading: Reading) -> Branch | None:
+        """Tell whether the incarnation goes by the new name."""
+        found = reading.state.branches.get(self.new)
+        return found if found and found.incarnation == self.branch.incarnation else None
+
+    def propose(self, reading: Reading) -> tuple[ManifestState, Branch]:
+        """Move the row to the new name."""
+        same_branch(reading.state, self.branch)
+        state = refs.rename_branch(reading.state, self.branch.name, self.new)
+        return state, state.branches[self.new]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTag:
+    """Add a tag."""
+
+    name: str
+    commit: CommitId
+    stamp: Stamp
+    traceable: bool = True
+
+    @property
+    def subject(self) -> str:
+        """Name the tag."""
+        return f"tag {self.name}"
+
+    def landed(self, reading: Reading) -> Tag | None:
+        """Find the tag with our commit and our time."""
+        found = reading.state.tags.get(self.name)
+        ours = found is not None and (found.commit, found.created_at) == (self.commit, self.stamp.at)
+        return found if ours else None
+
+    def propose(self, reading: Reading) -> tuple[ManifestState, Tag]:
+        """Add the row."""
+        state = refs.create_tag(reading.state, self.name, self.commit, self.stamp)
+        return state, state.tags[self.name]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTag:
+    """Remove a tag."""
+
+    tag: Tag
+    traceable: bool = False
+
+    @property
+    def subject(self) -> str:
+        """Name the tag."""
+        return f"the deletion of tag {self.tag.name}"
+
+    def landed(self, reading: Reading) -> Tag | None:
+        """Tell whether the tag is gone."""
+        return None if self.tag.name in reading.state.tags else self.tag
+
+    def propose(self, reading: Reading) -> tuple[ManifestState, Tag]:
+        """Remove the row."""
+        return refs.delete_tag(reading.state, self.tag.name), self.tag
+
+
+def same_branch(state: ManifestState, seen: Branch) -> None:
+    """Refuse to act on a branch that took the name of the one that was seen."""
+    now = refs.branch_named(state, seen.name)
+    if now.incarnation != seen.incarnation:
+        raise BranchConflictError(
+            f"branch {seen.name!r} was deleted and created again meanwhile; refresh and retry", branch=seen.name
+        )

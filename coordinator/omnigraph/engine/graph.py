@@ -1,0 +1,155 @@
+"""A graph, as a person or a job handles it."""
+
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from functools import lru_cache
+
+from omnigraph.engine.changes import AddCommit
+from omnigraph.engine.history import History
+from omnigraph.engine.refs import Branches, Tags
+from omnigraph.engine.session import Session
+from omnigraph.engine.snapshot import Snapshot
+from omnigraph.engine.transaction import Transaction
+from omnigraph.ids import CommitId
+from omnigraph.model.catalog import Catalog
+from omnigraph.model.lineage import MAIN, Commit
+from omnigraph.model.manifest import SchemaRow
+from omnigraph.model.targets import AtBranch, AtCommit
+from omnigraph.rules.refs import Draft, branch_named
+from omnigraph.rules.schema_print import print_schema
+from omnigraph.rules.targets import commit_id, read_target
+from omnigraph.rules.who import check_message
+
+LOG_COMMITS_DEFAULT = 20
+
+
+class Schema:
+    """The schema of a graph's branches."""
+
+    def __init__(self, graph: "Graph") -> None:
+        self._graph = graph
+
+    def show(self, branch: str | None = None) -> str:
+        """Return a branch's schema as text, in the form omnigraph prints it."""
+        return print_schema(self._graph.snapshot(branch=branch).catalog)
+
+    def source(self, branch: str | None = None) -> str:
+        """Return the text that was accepted, comments and all."""
+        commit = self._graph.snapshot(branch=branch).commit
+        return self._graph.accepted_schema(commit).source
+
+
+class Graph:
+    """One graph, bound to a branch that its methods use unless told otherwise.
+
+    Every read looks at the newest state: a handle never goes stale, and what it returned never changes.
+    """
+
+    def __init__(self, session: Session, branch: str = MAIN) -> None:
+        self._session = session
+        self._history = History(session.manifest, session.publisher)
+        self._catalogs: dict[str, SchemaRow] = {}
+        self.branch = branch
+        self.branches = Branches(session, self._history)
+        self.tags = Tags(session, self._history)
+        self.schema = Schema(self)
+
+    def __repr__(self) -> str:
+        mode = " read-only" if self.read_only else ""
+        return f"<Graph {self._session.root} on {self.branch!r}{mode}>"
+
+    @property
+    def root(self) -> str:
+        """Where the graph is stored."""
+        return str(self._session.root)
+
+    @property
+    def read_only(self) -> bool:
+        """Whether this handle may only read."""
+        return self._session.read_only
+
+    def on(self, branch: str) -> "Graph":
+        """Return a handle bound to another branch of the same graph."""
+        branch_named(self._session.publisher.read().state, branch)
+        return Graph(self._session, branch)
+
+    def refresh(self) -> Commit:
+        """Look at the newest state now, and return the head of the bound branch."""
+        return self._history.resolve(AtBranch(branch=self.branch))
+
+    def log(
+        self, branch: str | None = None, *, actor: str | None = None, limit: int | None = LOG_COMMITS_DEFAULT
+    ) -> list[Commit]:
+        """Return a branch's commits, newest first; ``limit=None`` returns all of them."""
+        return list(self.iter_log(branch, actor=actor, limit=limit))
+
+    def iter_log(
+        self, branch: str | None = None, *, actor: str | None = None, limit: int | None = None
+    ) -> Iterator[Commit]:
+        """Yield a branch's commits, newest first, reading history as it is needed."""
+        return self._history.log(branch or self.branch, actor, limit)
+
+    def commit(self, id: str) -> Commit:
+        """Return one commit by its id, also if its branch is gone."""
+        return self._history.resolve(AtCommit(commit=commit_id(id)))
+
+    def snapshot(
+        self,
+        branch: str | None = None,
+        *,
+        tag: str | None = None,
+        commit: str | None = None,
+        version: int | None = None,
+        timestamp: datetime | str | None = None,
+    ) -> Snapshot:
+        """Return the graph as one commit left it: of a branch, tag or commit, or of a branch at a version or time."""
+        target = read_target(self.branch, branch=branch, tag=tag, commit=commit, version=version, timestamp=timestamp)
+        found = self._history.resolve(target)
+        return Snapshot(found, lambda: self.catalog(found), self._session.tables, self._session.root)
+
+    def transaction(
+        self, branch: str | None = None, *, message: str | None = None, actor: str | None = None
+    ) -> Transaction:
+        """Begin a write that becomes one commit, or nothing."""
+        self._session.writable()
+        check_message(message)
+        return Transaction(self._session, self._history, self.catalog, branch or self.branch, message, actor)
+
+    def restore(self, branch: str, to: "str | Commit", *, message: str | None = None) -> Commit:
+        """Make a branch look as it did at a commit, tag or branch, as a new commit."""
+        self._session.writable()
+        check_message(message)
+        reading = self._session.publisher.read()
+        bound = branch_named(reading.state, branch)
+        wanted = to if isinstance(to, Commit) else self._history.named(to, reading)
+        draft = Draft(
+            id=CommitId(self._session.sources.mint()),
+            branch=bound.name,
+            incarnation=bound.incarnation,
+            operation="restore",
+            schema_hash=wanted.schema_hash,
+            pins=wanted.pins,
+            replace_all_pins=True,
+            message=message or f"restore to {wanted.branch}@{wanted.version} ({wanted.id})",
+        )
+        change = AddCommit(manifest=self._session.manifest, draft=draft, stamp=self._session.stamp())
+        return self._session.publisher.publish(change)
+
+    def catalog(self, commit: Commit) -> Catalog:
+        """Return the types a commit has; a schema is compiled once per process."""
+        return _compiled(self.accepted_schema(commit).catalog)
+
+    def accepted_schema(self, commit: Commit) -> SchemaRow:
+        """Return the schema a commit was made under."""
+        found = self._catalogs.get(commit.schema_hash)
+        if found is None:
+            reading = self._session.publisher.read()
+            found = self._session.manifest.schema(reading, commit.schema_hash)
+            self._catalogs[commit.schema_hash] = found
+        return found
+
+
+@lru_cache(maxsize=256)
+def _compiled(catalog: str) -> Catalog:
+    return Catalog.from_json(json.loads(catalog))

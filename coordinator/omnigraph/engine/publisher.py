@@ -1,0 +1,117 @@
+"""Publish: the one act that makes anything visible."""
+
+from typing import Protocol, TypeVar
+
+from omnigraph.errors import CommitOutcomeUnknownError, ContentionError, OmnigraphError, StorageError
+from omnigraph.ids import Sources
+from omnigraph.model.manifest import ManifestState
+from omnigraph.storage.lance_door import SwapLostError, SwapUncertainError
+from omnigraph.storage.manifest import Manifest, Reading
+
+ATTEMPTS_MAX = 1_000
+DEADLINE_SECONDS = 120.0
+PAUSE_SECONDS_MIN = 0.002
+PAUSE_SECONDS_MAX = 0.25
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Change(Protocol[T_co]):
+    """Something to publish: it is proposed anew on every state it meets, until one swap wins."""
+
+    @property
+    def subject(self) -> str:
+        """What to look for if the outcome can not be known: ``commit 01J…``."""
+
+    @property
+    def traceable(self) -> bool:
+        """Whether :meth:`landed` recognises this very change, and not only a state like the one it wanted."""
+
+    def landed(self, reading: Reading) -> T_co | None:
+        """Return the answer if an earlier attempt is visible already."""
+
+    def propose(self, reading: Reading) -> tuple[ManifestState, T_co]:
+        """Return the state to publish on top of what was read, or raise that it does not apply."""
+
+
+class Publisher:
+    """Carries changes into the manifest, one swap each, retried under contention and never twice."""
+
+    def __init__(self, manifest: Manifest, sources: Sources, known: Reading | None = None) -> None:
+        self._manifest = manifest
+        self._sources = sources
+        self._known = known
+
+    @property
+    def known(self) -> Reading | None:
+        """The state this process saw last."""
+        return self._known
+
+    def read(self) -> Reading:
+        """Return the newest state; what has not changed is not read again."""
+        known = self._known
+        self._known = self._manifest.read() if known is None else self._manifest.refresh(known)
+        return self._known
+
+    def publish(self, change: Change[T]) -> T:
+        """Make a change visible exactly once, or raise an error that means it is not and never will be.
+
+        The first attempt builds on the state this process knows: if that is stale the swap is lost,
+        at the cost of one small file. Every later attempt reads first, and first looks whether the
+        one before, that seemed to fail, is visible after all.
+        """
+        give_up_at = self._sources.monotonic() + DEADLINE_SECONDS
+        reading = self._known or self.read()
+        doubt: SwapUncertainError | None = None
+        for attempt in range(ATTEMPTS_MAX):
+            try:
+                state, answer = change.propose(reading)
+            except OmnigraphError:
+                newer = self.read()
+                if newer is reading:
+                    raise
+                reading = newer
+                continue
+            try:
+                self._known = self._manifest.swap(reading, state)
+                return answer
+            except SwapLostError:
+                doubt = None
+            except SwapUncertainError as unclear:
+                doubt = unclear
+            except (KeyboardInterrupt, SystemExit) as stopped:
+                stopped.add_note(f"omnigraph was publishing {change.subject}; look whether it is there")
+                raise
+            if self._sources.monotonic() > give_up_at:
+                break
+            self._pause(attempt)
+            reading = self._read_again(change, doubt)
+            found = change.landed(reading) if doubt or change.traceable else None
+            if found is not None:
+                return found
+        raise self._gave_up(change, doubt)
+
+    def _read_again(self, change: Change[T], doubt: SwapUncertainError | None) -> Reading:
+        try:
+            return self.read()
+        except StorageError as problem:
+            if doubt is None:
+                raise
+            raise self._gave_up(change, doubt) from problem
+
+    def _pause(self, attempt: int) -> None:
+        """Sleep a random while, longer as attempts go by, so that writers fall out of step."""
+        longest = min(PAUSE_SECONDS_MAX, PAUSE_SECONDS_MIN * 2 ** min(attempt, 10))
+        self._sources.sleep(longest * self._sources.random())
+
+    def _gave_up(self, change: Change[T], doubt: SwapUncertainError | None) -> OmnigraphError:
+        if doubt is None:
+            return ContentionError(
+                f"{change.subject} was not applied: other writers were faster for {DEADLINE_SECONDS:.0f} s; try again",
+                subject=change.subject,
+            )
+        return CommitOutcomeUnknownError(
+            f"storage did not say whether {change.subject} was applied ({doubt}); look for it before trying again",
+            subject=change.subject,
+        )

@@ -1,0 +1,35 @@
+"""What the services of one open graph share."""
+
+from dataclasses import dataclass
+
+from omnigraph.engine.publisher import Publisher
+from omnigraph.errors import ReadOnlyError
+from omnigraph.ids import Sources
+from omnigraph.rules.refs import Stamp
+from omnigraph.rules.who import check_actor
+from omnigraph.storage.lance_door import Tables
+from omnigraph.storage.manifest import Manifest
+from omnigraph.storage.roots import GraphRoot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """One open graph: where it is, how it may be used, who uses it."""
+
+    root: GraphRoot
+    manifest: Manifest
+    publisher: Publisher
+    tables: Tables
+    sources: Sources
+    actor: str | None
+    read_only: bool
+
+    def writable(self) -> None:
+        """Refuse if the graph was opened read-only."""
+        if self.read_only:
+            raise ReadOnlyError("this graph was opened read-only; open it without read_only to change it")
+
+    def stamp(self, actor: str | None = None) -> Stamp:
+        """Return who does something now, and when."""
+        who = check_actor(actor) if actor is not None else self.actor
+        return Stamp(actor=who, at=self.sources.now())

@@ -1,0 +1,108 @@
+"""One commit, read: every table as it was, whatever happens meanwhile."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.errors import InvalidOptionError
+from omnigraph.model.catalog import Catalog
+from omnigraph.model.lineage import Commit
+from omnigraph.model.schema import TableType
+from omnigraph.model.tables import TableKey
+from omnigraph.rules.arrow_schema import arrow_schema
+from omnigraph.storage.lance_door import Scan, Tables
+from omnigraph.storage.layout import table_location
+from omnigraph.storage.roots import GraphRoot
+
+
+class Snapshot:
+    """The immutable graph of one commit."""
+
+    def __init__(self, commit: Commit, catalog: Callable[[], Catalog], tables: Tables, root: GraphRoot) -> None:
+        self.commit = commit
+        self._catalog = catalog
+        self._tables = tables
+        self._root = root
+
+    def __repr__(self) -> str:
+        return f"<Snapshot {self.commit.branch}@{self.commit.version} {self.commit.id}>"
+
+    @property
+    def version(self) -> int:
+        """The commit's number along its branch."""
+        return self.commit.version
+
+    @property
+    def catalog(self) -> Catalog:
+        """The types this snapshot has."""
+        return self._catalog()
+
+    @property
+    def tables(self) -> tuple[TableKey, ...]:
+        """The keys of all tables, empty ones included."""
+        return self.catalog.tables
+
+    def count(self, type: str, where: str | None = None) -> int:
+        """Count rows of a type; without a filter no data is read."""
+        kind = self._kind(type)
+        pin = self.commit.pins.get(kind.table_id)
+        if pin is None:
+            return 0
+        return pin.rows if where is None else self._tables.count(self._uri(kind), pin.lance_version, where)
+
+    def scan(
+        self, type: str, *, columns: Sequence[str] | None = None, where: str | None = None, limit: int | None = None
+    ) -> pa.RecordBatchReader:
+        """Stream rows of a type in batches."""
+        if limit is not None and limit < 0:
+            raise InvalidOptionError(f"limit is {limit}; it may not be negative")
+        return self._scan(self._kind(type), Scan(columns=columns, where=where, limit=limit))
+
+    def read(
+        self, type: str, *, columns: Sequence[str] | None = None, where: str | None = None, limit: int | None = None
+    ) -> pa.Table:
+        """Read rows of a type."""
+        return self.scan(type, columns=columns, where=where, limit=limit).read_all()
+
+    def entity(self, type: str, id: str) -> dict[str, Any] | None:
+        """Return one node or edge by its id, or None; no other table is touched."""
+        # An expression, not text: an id is never spliced into a predicate.
+        found = self._scan(self._kind(type), Scan(where=pc.field("id") == pc.scalar(id), limit=1)).read_all()
+        return dict(found.to_pylist()[0]) if found.num_rows else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the commit and the size of every table."""
+        return {**self.commit.to_dict(), "tables": {str(key): rows for key, rows in self._sizes()}}
+
+    def _sizes(self) -> Iterator[tuple[TableKey, int]]:
+        for key in self.tables:
+            yield key, self.count(key.name)
+
+    def _kind(self, name: str) -> TableType:
+        """Return a type by its name, or by its table key."""
+        if ":" in name:
+            key = TableKey.parse(name)
+            kind = self.catalog.type(key.name)
+            if kind.table == key:
+                return kind
+        return self.catalog.type(name)
+
+    def _scan(self, kind: TableType, request: Scan) -> pa.RecordBatchReader:
+        pin = self.commit.pins.get(kind.table_id)
+        if pin is None:
+            return _nothing(arrow_schema(kind), request.columns)
+        return self._tables.scan(self._uri(kind), pin.lance_version, request)
+
+    def _uri(self, kind: TableType) -> str:
+        return self._root.uri(table_location(kind.table.kind, kind.table_id))
+
+
+def _nothing(schema: pa.Schema, columns: Sequence[str] | None) -> pa.RecordBatchReader:
+    """Return an empty stream with the columns asked for."""
+    unknown = [name for name in columns or () if name not in schema.names]
+    if unknown:
+        raise InvalidOptionError(f"there is no column {unknown[0]!r}; there are {', '.join(schema.names)}")
+    kept = schema if columns is None else pa.schema([schema.field(name) for name in columns])
+    return pa.RecordBatchReader.from_batches(kept, [])

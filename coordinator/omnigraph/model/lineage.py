@@ -1,0 +1,227 @@
+"""Commits, and the names that point at them."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from omnigraph.ids import CommitId, Incarnation, TableId
+from omnigraph.model.tables import Pin
+
+MAIN = "main"
+FIRST_VERSION = 1
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def to_micros(moment: datetime) -> int:
+    """Return whole microseconds since 1970 in UTC."""
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def from_micros(micros: int) -> datetime:
+    """Read :func:`to_micros` back."""
+    return _EPOCH + micros * _MICROSECOND
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """A stretch of inherited history: the commits of one branch incarnation up to ``upto``."""
+
+    incarnation: Incarnation
+    upto: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForkPoint:
+    """A commit to start a branch from, with all that its history needs."""
+
+    commit: CommitId
+    version: int
+    lineage: tuple[Segment, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Branch:
+    """A moving name for a commit.
+
+    ``incarnation`` is new at every create, so a branch deleted and made again is never mistaken
+    for the old one. ``lineage`` is the history it inherited, oldest first.
+    """
+
+    name: str
+    incarnation: Incarnation
+    head: CommitId
+    version: int
+    created_at: datetime
+    created_by: str | None
+    parent: str | None
+    lineage: tuple[Segment, ...]
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """The whole first-parent history, newest stretch first; the inherited ones stop where it left them."""
+        own = Segment(incarnation=self.incarnation, upto=self.version)
+        return (own, *reversed(self.lineage))
+
+    @property
+    def fork_point(self) -> ForkPoint:
+        """The head, as a place to fork from."""
+        inherited = self.lineage[-1].upto if self.lineage else 0
+        own = (Segment(incarnation=self.incarnation, upto=self.version),) if self.version > inherited else ()
+        return ForkPoint(commit=self.head, version=self.version, lineage=self.lineage + own)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for people and JSON."""
+        return {
+            "name": self.name,
+            "head": self.head,
+            "version": self.version,
+            "incarnation": self.incarnation,
+            "created_at": self.created_at.isoformat(),
+            "created_by": self.created_by,
+            "parent": self.parent,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tag:
+    """A name for a commit that does not move."""
+
+    name: str
+    commit: CommitId
+    created_at: datetime
+    created_by: str | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for people and JSON."""
+        return {
+            "name": self.name,
+            "commit": self.commit,
+            "created_at": self.created_at.isoformat(),
+            "created_by": self.created_by,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Txn:
+    """The last ``txnVersion`` an application landed, so that a rerun is a no-op."""
+
+    app_id: str
+    version: int
+    commit: CommitId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """One graph commit: who, what, when, and the pins that are its snapshot."""
+
+    id: CommitId
+    branch: str
+    incarnation: Incarnation
+    version: int
+    parents: tuple[CommitId, ...]
+    actor: str | None
+    operation: str
+    message: str | None
+    created_at: datetime
+    schema_hash: str
+    lineage: tuple[Segment, ...]
+    pins: Mapping[TableId, Pin]
+    metrics: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    user_metadata: str | None = None
+
+    @property
+    def fork_point(self) -> ForkPoint:
+        """The commit, as a place to fork from."""
+        own = Segment(incarnation=self.incarnation, upto=self.version)
+        return ForkPoint(commit=self.id, version=self.version, lineage=(*self.lineage, own))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for people and JSON."""
+        return {
+            "id": self.id,
+            "branch": self.branch,
+            "version": self.version,
+            "parents": list(self.parents),
+            "actor": self.actor,
+            "operation": self.operation,
+            "message": self.message,
+            "created_at": self.created_at.isoformat(),
+            "schema_hash": self.schema_hash,
+            "metrics": {table: dict(values) for table, values in self.metrics.items()},
+            "user_metadata": self.user_metadata,
+        }
+
+
+def segments_to_json(segments: tuple[Segment, ...]) -> list[list[Any]]:
+    """Return segments as plain pairs."""
+    return [[s.incarnation, s.upto] for s in segments]
+
+
+def segments_from_json(body: list[list[Any]]) -> tuple[Segment, ...]:
+    """Read segments back."""
+    return tuple(Segment(incarnation=Incarnation(i), upto=int(v)) for i, v in body)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitRow:
+    """A commit as the manifest stores it: searchable columns, and the rest as text until asked for.
+
+    Publishing copies the newest rows along; keeping ``body`` as text makes that cost the same
+    whether a commit pins five tables or two hundred.
+    """
+
+    id: CommitId
+    incarnation: Incarnation
+    version: int
+    created_at: datetime
+    actor: str | None
+    body: str
+
+    @classmethod
+    def of(cls, commit: Commit) -> "CommitRow":
+        """Encode a commit."""
+        body = {
+            "branch": commit.branch,
+            "parents": list(commit.parents),
+            "operation": commit.operation,
+            "message": commit.message,
+            "schema": commit.schema_hash,
+            "lineage": segments_to_json(commit.lineage),
+            "pins": [pin.to_json() for _, pin in sorted(commit.pins.items())],
+            "metrics": {table: dict(values) for table, values in commit.metrics.items()},
+            "user_metadata": commit.user_metadata,
+        }
+        return cls(
+            id=commit.id,
+            incarnation=commit.incarnation,
+            version=commit.version,
+            created_at=commit.created_at,
+            actor=commit.actor,
+            body=json.dumps(body, separators=(",", ":"), ensure_ascii=False),
+        )
+
+    @property
+    def commit(self) -> Commit:
+        """Decode the commit."""
+        body = json.loads(self.body)
+        pins = [Pin.from_json(pin) for pin in body["pins"]]
+        return Commit(
+            id=self.id,
+            branch=body["branch"],
+            incarnation=self.incarnation,
+            version=self.version,
+            parents=tuple(CommitId(parent) for parent in body["parents"]),
+            actor=self.actor,
+            operation=body["operation"],
+            message=body["message"],
+            created_at=self.created_at,
+            schema_hash=body["schema"],
+            lineage=segments_from_json(body["lineage"]),
+            pins={pin.table: pin for pin in pins},
+            metrics=body["metrics"],
+            user_metadata=body["user_metadata"],
+        )

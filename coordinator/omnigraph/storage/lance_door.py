@@ -1,0 +1,280 @@
+"""The one door to Lance: everything omnigraph asks of it, and nothing else.
+
+Lance's handles never leave this module untyped: callers hold a :class:`RowsAt` or a table URI and a
+version number. What Lance does here was measured, and ``tests/guards`` repeats the measurements.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import lance
+import pyarrow as pa
+import pyarrow.compute as pc
+from lance import LanceDataset, LanceOperation
+from lance.commit import CommitConflictError
+from lance.dataset import Transaction
+from lance.fragment import FragmentMetadata, write_fragments
+
+from omnigraph.errors import CorruptGraphError, InvalidOptionError, StorageError
+from omnigraph.storage.roots import StorageOptions, scrub
+
+STORAGE_VERSION = "2.2"
+PREDICATE_CHARACTERS_MAX = 65_536
+IDS_PER_LOOKUP_MAX = 8_192
+SEAL_DRAWS_MAX = 3
+BIRTH_VERSION = 1
+
+Predicate: TypeAlias = str | pc.Expression
+LANCE_ERRORS = (OSError, RuntimeError, ValueError)
+
+
+class SwapLostError(Exception):
+    """Someone else took the next version: nothing of ours is visible."""
+
+
+class SwapUncertainError(Exception):
+    """Storage did not say whether the swap happened: read before answering."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file of a dataset; a new one is a file that nothing refers to yet."""
+
+    name: str
+    bytes: int
+    fragment: FragmentMetadata
+
+    @classmethod
+    def of(cls, fragment: FragmentMetadata) -> "StoredFile":
+        """Read name and size once: Lance makes new objects at every look."""
+        file = fragment.files[0]
+        return cls(str(file.path), int(file.file_size_bytes or 0), fragment)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowsAt:
+    """A dataset at one version, with its files in order."""
+
+    handle: LanceDataset
+    stored: tuple[StoredFile, ...]
+    options: StorageOptions
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The names of its files."""
+        return tuple(file.name for file in self.stored)
+
+    @property
+    def version(self) -> int:
+        """The Lance version."""
+        return int(self.handle.version)
+
+    @property
+    def metadata(self) -> Mapping[str, str]:
+        """The schema-level metadata."""
+        return {k.decode(): v.decode() for k, v in (self.handle.schema.metadata or {}).items()}
+
+    def read(self, file: str, where: str | None = None) -> pa.Table:
+        """Read one file's rows."""
+        try:
+            fragment = self.handle.get_fragments()[self.files.index(file)]
+            return fragment.to_table(filter=where)
+        except LANCE_ERRORS as problem:
+            raise _failed("a file of __manifest can not be read", problem, self.options) from None
+
+    @property
+    def latest_version(self) -> int:
+        """The newest version there is now; one listing."""
+        try:
+            return int(self.handle.latest_version)
+        except LANCE_ERRORS as problem:
+            raise _failed("the newest version of __manifest can not be listed", problem, self.options) from None
+
+
+class SwappedRows:
+    """A small dataset whose list of files is replaced as a whole, by compare-and-swap.
+
+    The swap is a Lance ``Overwrite`` that names old and new files alike and is never retried by
+    Lance: it takes exactly the version after the one it was based on, or fails. Nothing is ever
+    rebased, so nothing can land on a state its author did not see.
+    """
+
+    def __init__(self, uri: str, options: StorageOptions) -> None:
+        self._uri = uri
+        self._options = options
+        self._client = options.for_clients() or None
+
+    def latest(self) -> RowsAt:
+        """Open the newest version."""
+        try:
+            handle = lance.dataset(self._uri, storage_options=self._client)
+            files = tuple(StoredFile.of(fragment.metadata) for fragment in handle.get_fragments())
+            return RowsAt(handle, files, self._options)
+        except LANCE_ERRORS as problem:
+            raise _failed("__manifest can not be opened", problem, self._options) from None
+
+    def write(self, table: pa.Table, base: RowsAt | None) -> StoredFile:
+        """Write rows into a new file beside those of ``base``, or of a dataset yet to be created."""
+        try:
+            fragments = write_fragments(
+                table,
+                base.handle if base is not None else self._uri,
+                mode="append" if base is not None else "create",
+                schema=table.schema,
+                data_storage_version=STORAGE_VERSION,
+                storage_options=None if base is not None else self._client,
+            )
+        except LANCE_ERRORS as problem:
+            raise _failed("nothing was applied: __manifest can not be written", problem, self._options) from None
+        if len(fragments) != 1:
+            raise StorageError(f"{len(fragments)} files were written where one was meant")
+        return StoredFile.of(fragments[0])
+
+    def create(self, files: Sequence[StoredFile], schema: pa.Schema) -> RowsAt:
+        """Create the dataset with these files, or lose to whoever did."""
+        return self._commit(self._uri, 0, files, schema)
+
+    def swap(self, base: RowsAt, files: Sequence[StoredFile], schema: pa.Schema) -> RowsAt:
+        """Replace the files of ``base`` by others, new ones and such that it has already."""
+        return self._commit(base.handle, base.version, files, schema)
+
+    def _commit(self, target: LanceDataset | str, base: int, files: Sequence[StoredFile], schema: pa.Schema) -> RowsAt:
+        transaction = Transaction(base, LanceOperation.Overwrite(schema, [file.fragment for file in files]))
+        options: dict[str, Any] = {"storage_options": self._client} if isinstance(target, str) else {}
+        try:
+            # max_retries=0: an Overwrite that Lance may retry discards what others published in between.
+            handle = LanceDataset.commit(target, transaction, max_retries=0, **options)
+        except CommitConflictError as lost:
+            raise SwapLostError(str(lost)) from lost
+        except BaseException as unclear:
+            # A panic inside Lance is no Exception; it too leaves the outcome open.
+            if isinstance(unclear, LANCE_ERRORS) or _is_panic(unclear):
+                raise SwapUncertainError(scrub(str(unclear), self._options)) from None
+            raise
+        return RowsAt(handle, tuple(files), self._options)
+
+
+def _is_panic(problem: BaseException) -> bool:
+    return type(problem).__module__ == "pyo3_runtime"
+
+
+def _failed(what: str, problem: Exception, options: StorageOptions) -> StorageError:
+    """Say what failed and why; Lance's text is kept, credentials in it are not."""
+    return StorageError(f"{what}: {scrub(str(problem), options)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sealed:
+    """A sealed version of a table: what a pin is made of."""
+
+    lance_version: int
+    transaction: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scan:
+    """Which columns and rows of a table to read; ``None`` means all."""
+
+    columns: Sequence[str] | None = None
+    where: Predicate | None = None
+    limit: int | None = None
+
+
+class Tables:
+    """Node and edge datasets: staged, sealed as detached versions, read at exactly one of them."""
+
+    def __init__(self, options: StorageOptions) -> None:
+        self._options = options
+        self._client = options.for_clients() or None
+
+    def ensure(self, uri: str, schema: pa.Schema) -> None:
+        """Create the empty dataset unless it is there; any number of writers may try at once."""
+        empty = Transaction(0, LanceOperation.Overwrite(schema, []))
+        try:
+            LanceDataset.commit(uri, empty, max_retries=0, enable_stable_row_ids=True, storage_options=self._client)
+        except (CommitConflictError, *LANCE_ERRORS):
+            # Lost to another creator, or there already: either way it opens, or the error is real.
+            self._open(uri, BIRTH_VERSION)
+
+    def stage(self, uri: str, rows: pa.RecordBatchReader) -> list[str]:
+        """Write rows into files nothing refers to yet; return their metadata as JSON text."""
+        try:
+            fragments = write_fragments(
+                rows,
+                uri,
+                mode="append",
+                schema=rows.schema,
+                data_storage_version=STORAGE_VERSION,
+                storage_options=self._client,
+            )
+        except LANCE_ERRORS as problem:
+            raise _failed(f"rows for {uri} can not be staged", problem, self._options) from None
+        return [json.dumps(fragment.to_json()) for fragment in fragments]
+
+    def seal_append(self, uri: str, base: int | None, fragments: Iterable[str], transaction: str) -> Sealed:
+        """Commit staged rows as one detached version built on exactly ``base``, and check that it is."""
+        # Lance builds a detached commit on the handle's version and ignores the transaction's own word.
+        handle = self._open(uri, BIRTH_VERSION if base is None else base)
+        files = [FragmentMetadata.from_json(text) for text in fragments]
+        staged = Transaction(handle.version, LanceOperation.Append(files), uuid=transaction)
+        # Here max_retries is how often Lance may draw another random version number; 0 would be none at all.
+        sealed = LanceDataset.commit(handle, staged, detached=True, max_retries=SEAL_DRAWS_MAX)
+        rows, expected = int(sealed.count_rows()), int(handle.count_rows()) + sum(int(f.num_rows) for f in files)
+        landed = sealed.read_transaction(sealed.version)
+        if rows != expected or landed is None or (landed.uuid, landed.read_version) != (transaction, handle.version):
+            raise CorruptGraphError(f"the sealed version of {uri} is not what was asked for; nothing was published")
+        return Sealed(lance_version=int(sealed.version), transaction=transaction, rows=rows)
+
+    def count(self, uri: str, version: int, where: Predicate | None = None) -> int:
+        """Count rows of a sealed version."""
+        handle = self._open(uri, version)
+        with _reading(where):
+            return int(handle.count_rows(filter=where))
+
+    def scan(self, uri: str, version: int, request: "Scan") -> pa.RecordBatchReader:
+        """Stream rows of a sealed version; blobs come as their bytes."""
+        handle = self._open(uri, version)
+        with _reading(request.where):
+            scanner = handle.scanner(
+                columns=None if request.columns is None else list(request.columns),
+                filter=request.where,
+                limit=request.limit,
+                prefilter=True,
+                blob_handling="all_binary",
+            )
+            return scanner.to_reader()
+
+    def present(self, uri: str, version: int, ids: Any) -> list[str]:
+        """Return which of these ids a sealed version holds."""
+        handle = self._open(uri, version)
+        found: list[str] = []
+        for start in range(0, len(ids), IDS_PER_LOOKUP_MAX):
+            chunk = ids.slice(start, IDS_PER_LOOKUP_MAX)
+            hits = handle.scanner(columns=["id"], filter=pc.field("id").isin(chunk)).to_table()
+            found += [str(value) for value in hits.column("id").to_pylist()]
+        return found
+
+    def _open(self, uri: str, version: int) -> LanceDataset:
+        try:
+            return lance.dataset(uri, version=version, storage_options=self._client)
+        except LANCE_ERRORS as problem:
+            raise _failed(f"version {version} of {uri} can not be opened", problem, self._options) from None
+
+
+@contextmanager
+def _reading(where: Predicate | None) -> Iterator[None]:
+    """Turn Lance's complaints about a scan into ours, and refuse predicates long enough to kill the process."""
+    if isinstance(where, str) and len(where) > PREDICATE_CHARACTERS_MAX:
+        size = len(where)
+        raise InvalidOptionError(f"the filter has {size} characters; at most {PREDICATE_CHARACTERS_MAX} are allowed")
+    try:
+        yield
+    except ValueError as problem:
+        reason = str(problem).removeprefix("Invalid user input: ").split(", /")[0]
+        raise InvalidOptionError(f"this can not be read: {reason}") from problem
+    except OSError as problem:
+        raise StorageError(f"reading failed: {problem}") from problem

@@ -1,0 +1,316 @@
+"""`__manifest`: read it, find commits in it, replace it by compare-and-swap, keep it small.
+
+A publish writes one file (names, spans and the newest commits), now and then a second one when the
+tail is folded away, and swaps the list of files. Old versions are removed as we go. Removing them
+frees their numbers, and a writer that slept through :data:`VERSIONS_KEPT` publishes would find the
+number after its own free again, take it, and be told it won. So a swap is believed only if the
+newest version is fewer than :data:`VERSIONS_KEPT` ahead; otherwise the caller must look for what it
+published. A swap that landed on a freed number is invisible and harmless: the newest version rules.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+import pyarrow as pa
+
+from omnigraph.errors import (
+    CorruptGraphError,
+    GraphNotFoundError,
+    OutdatedFormatError,
+    StorageError,
+    UnsupportedFormatError,
+)
+from omnigraph.ids import CommitId, Incarnation
+from omnigraph.model.lineage import CommitRow, Segment
+from omnigraph.model.manifest import (
+    FORMAT_KEY,
+    FORMAT_VERSION,
+    ManifestState,
+    SchemaRow,
+    Span,
+    SpanKind,
+    TableRow,
+)
+from omnigraph.rules import manifest_rows as rows
+from omnigraph.rules.folding import plan_fold
+from omnigraph.storage import layout
+from omnigraph.storage.lance_door import RowsAt, StoredFile, SwapLostError, SwappedRows, SwapUncertainError
+from omnigraph.storage.objects import ObjectInfo, ObjectStore
+
+VERSIONS_KEPT = 64
+PRUNE_EVERY_PUBLISHES = 32
+SWEEP_EVERY_PUBLISHES = 512
+READER_GRACE = timedelta(minutes=10)
+CLOCK_GRAIN = timedelta(seconds=2)
+OPEN_TRIES_MAX = 5
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """The manifest as it was at one version: the state, and the files to look further in."""
+
+    state: ManifestState
+    at: RowsAt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swept:
+    """What a cleanup of the manifest removed."""
+
+    versions: int
+    files: int
+    bytes: int
+
+
+class Manifest:
+    """The `__manifest` dataset of one graph."""
+
+    def __init__(self, dataset: SwappedRows, objects: ObjectStore) -> None:
+        self._dataset = dataset
+        self._objects = objects
+
+    # -- reading ------------------------------------------------------------------------------------
+
+    def read(self) -> Reading:
+        """Read the newest state: one listing, one small object, one file."""
+        at = self._latest()
+        stamp = stamp_of(at)
+        if stamp != FORMAT_VERSION:
+            refuse_newer(stamp)
+            raise OutdatedFormatError(f"the graph has format {stamp}; open it read-write once to bring it up to date")
+        return Reading(rows.decode_head(at.read(at.files[0])), at)
+
+    def refresh(self, known: Reading) -> Reading:
+        """Read the newest state, without reading again what has not changed."""
+        return known if known.at.latest_version == known.at.version else self.read()
+
+    def stamp(self) -> int:
+        """Return the format version the graph is stamped with."""
+        return stamp_of(self._latest())
+
+    def _latest(self) -> RowsAt:
+        for tries_left in reversed(range(OPEN_TRIES_MAX)):
+            try:
+                return self._dataset.latest()
+            except StorageError:
+                # Absence is established by listing, never by the text of an error. A version that was
+                # pruned between Lance's listing and its read is simply gone: look again.
+                if not self.exists():
+                    raise GraphNotFoundError("there is no graph here; create one with omnigraph.init") from None
+                if not tries_left:
+                    raise
+        raise AssertionError("unreachable")
+
+    def exists(self) -> bool:
+        """Tell whether a graph was created here."""
+        return any(layout.manifest_version_of(info.key) for info in self._objects.list(layout.MANIFEST_VERSIONS))
+
+    # -- looking things up --------------------------------------------------------------------------
+
+    def commit(self, reading: Reading, commit: CommitId) -> CommitRow | None:
+        """Find a commit by id: the tail, or the one file whose bounds admit it."""
+        for row in reversed(reading.state.tail):
+            if row.id == commit:
+                return row
+        for span in reversed(reading.state.commit_spans):
+            if span.first_id <= commit <= span.last_id:
+                for row in self._span_rows(reading, span, f"id = '{commit}'"):
+                    return row
+        return None
+
+    def commit_at(self, reading: Reading, incarnation: Incarnation, version: int) -> CommitRow | None:
+        """Find the commit a branch incarnation made at a version."""
+        for row in reversed(reading.state.tail):
+            if row.incarnation == incarnation and row.version == version:
+                return row
+        for span in reversed(reading.state.commit_spans):
+            if span.first_version <= version <= span.last_version:
+                where = f"incarnation = '{incarnation}' AND version = {version}"
+                for row in self._span_rows(reading, span, where):
+                    return row
+        return None
+
+    def commit_as_of(self, reading: Reading, segment: Segment, moment: datetime) -> CommitRow | None:
+        """Find the last commit of a segment made at or before a moment."""
+
+        def fits(row: CommitRow) -> bool:
+            return row.incarnation == segment.incarnation and row.version <= segment.upto and row.created_at <= moment
+
+        for row in reversed(reading.state.tail):
+            if fits(row):
+                return row
+        where = f"incarnation = '{segment.incarnation}' AND version <= {segment.upto}"
+        for span in reversed(reading.state.commit_spans):
+            if span.oldest is not None and span.oldest <= moment and span.first_version <= segment.upto:
+                hits = [row for row in self._span_rows(reading, span, where) if fits(row)]
+                if hits:
+                    return max(hits, key=lambda row: row.version)
+        return None
+
+    def history(self, reading: Reading, segments: Sequence[Segment], actor: str | None = None) -> Iterator[CommitRow]:
+        """Yield the commits of a branch's segments, newest first, reading older files as they are needed."""
+        upto = {segment.incarnation: segment.upto for segment in segments}
+
+        def ours(found: Iterable[CommitRow]) -> list[CommitRow]:
+            kept = [r for r in found if r.version <= upto.get(r.incarnation, 0) and (actor is None or r.actor == actor)]
+            return sorted(kept, key=lambda row: row.version, reverse=True)
+
+        yield from ours(reading.state.tail)
+        names = ", ".join(f"'{incarnation}'" for incarnation in upto)
+        for span in reversed(reading.state.commit_spans):
+            yield from ours(self._span_rows(reading, span, f"incarnation IN ({names})"))
+
+    def schema(self, reading: Reading, digest: str) -> SchemaRow:
+        """Find an accepted schema by its hash."""
+        for span in reading.state.catalog_spans:
+            found = reading.at.read(span.file, f"kind = 'schema' AND id = '{digest}'").to_pylist()
+            if found:
+                return rows.decode_schema(found[0])
+        raise CorruptGraphError(f"a commit names schema {digest}, which __manifest does not hold", schema_hash=digest)
+
+    def _span_rows(self, reading: Reading, span: Span, where: str) -> list[CommitRow]:
+        return [rows.decode_commit(row) for row in reading.at.read(span.file, where).to_pylist()]
+
+    # -- writing ------------------------------------------------------------------------------------
+
+    def create(self, state: ManifestState, schema: SchemaRow, tables: Sequence[TableRow]) -> Reading:
+        """Write genesis as one atomic version, or lose to whoever was first."""
+        columns = rows.manifest_schema(FORMAT_VERSION)
+        catalog_rows = [rows.schema_row(schema), *(rows.table_row(table) for table in tables)]
+        catalog = self._dataset.write(rows.encode(catalog_rows, columns), None)
+        state = replace(state, spans=(_catalog_span(catalog, len(catalog_rows)),))
+        head = self._dataset.write(rows.encode(rows.head_rows(state), columns), None)
+        return Reading(state, self._dataset.create([head, catalog], columns))
+
+    def swap(self, base: Reading, state: ManifestState) -> Reading:
+        """Replace the state that was read, or raise that someone else did, or that nobody can tell."""
+        columns = rows.manifest_schema(FORMAT_VERSION)
+        state, folded = self._fold(base, state, columns)
+        head = self._dataset.write(rows.encode(rows.head_rows(state), columns), base.at)
+        at_hand = {file.name: file for file in (*base.at.stored, *folded)}
+        files = [head, *(at_hand[span.file] for span in state.spans)]
+        landed = Reading(state, self._dataset.swap(base.at, files, columns))
+        _believe(landed)
+        self._keep_small(landed)
+        return landed
+
+    def restamp(self, found: int, target: int) -> None:
+        """Write the next format stamp over one that was found; if another process did, that is fine."""
+        at = self._latest()
+        if stamp_of(at) == found:
+            try:
+                self._dataset.swap(at, at.stored, rows.manifest_schema(target))
+            except (SwapLostError, SwapUncertainError):
+                log.info("another process may have moved the manifest first", extra={"stamp": target})
+
+    def _fold(
+        self, base: Reading, state: ManifestState, columns: pa.Schema
+    ) -> tuple[ManifestState, tuple[StoredFile, ...]]:
+        fold = plan_fold(state.tail, state.commit_spans)
+        if fold is None:
+            return state, ()
+        leaving = rows.encode([rows.commit_row(row) for row in state.tail[:-1]], columns)
+        older = [base.at.read(span.file) for span in fold.absorbed]
+        joined = pa.concat_tables([*older, leaving]).combine_chunks()
+        file = self._dataset.write(joined, base.at)
+        span = rows.span_of(file.name, fold.tier, joined, file.bytes)
+        gone = {old.file for old in fold.absorbed}
+        spans = (*(old for old in state.spans if old.file not in gone), span)
+        return replace(state, tail=state.tail[-1:], spans=spans), (file,)
+
+    # -- keeping it small ---------------------------------------------------------------------------
+
+    def cleanup(self, grace: timedelta = READER_GRACE) -> Swept:
+        """Remove old versions and unreferenced files.
+
+        It first swaps in the state it read: whoever staged a file on an older version has lost by
+        then, so an unreferenced file older than this swap belongs to nobody, however long its writer
+        sleeps. ``grace`` is for readers that still look at an older version.
+        """
+        base = self.read()
+        fence = self.swap(base, base.state)
+        versions = self._prune(fence)
+        files, size = self._sweep(fence, grace)
+        return Swept(versions=versions, files=files, bytes=size)
+
+    def _keep_small(self, landed: Reading) -> None:
+        """Prune and sweep now and then; the publish is durable, so failing here is only a warning."""
+        try:
+            if landed.at.version % PRUNE_EVERY_PUBLISHES == 0:
+                self._prune(landed)
+            if landed.at.version % SWEEP_EVERY_PUBLISHES == 0:
+                self._sweep(landed, READER_GRACE)
+        except StorageError as problem:
+            log.warning("old versions of the manifest were left in place", extra={"reason": str(problem)})
+
+    def _prune(self, landed: Reading) -> int:
+        oldest_kept = landed.at.version - VERSIONS_KEPT
+        versions = [
+            info.key
+            for info in self._objects.list(layout.MANIFEST_VERSIONS)
+            if (version := layout.manifest_version_of(info.key)) is not None and version <= oldest_kept
+        ]
+        transactions = [
+            info.key
+            for info in self._objects.list(layout.MANIFEST_TRANSACTIONS)
+            if (based_on := layout.transaction_base_of(info.key)) is not None and based_on < oldest_kept
+        ]
+        self._objects.delete(versions + transactions)
+        return len(versions)
+
+    def _sweep(self, landed: Reading, grace: timedelta) -> tuple[int, int]:
+        """Delete files the newest version does not name and that are older than it by ``grace``."""
+        own = _newest_version(self._objects.list(layout.MANIFEST_VERSIONS))
+        if own is None or layout.manifest_version_of(own.key) != landed.at.version:
+            return 0, 0  # someone published meanwhile: their sweep, not ours
+        # Both times are the store's own, so no clock of ours is trusted.
+        horizon = own.modified - max(grace, CLOCK_GRAIN)
+        named = {f"{layout.MANIFEST_DATA}/{file}" for file in landed.at.files}
+        dead = [
+            info
+            for info in self._objects.list(layout.MANIFEST_DATA)
+            if info.key not in named and info.modified < horizon
+        ]
+        self._objects.delete([info.key for info in dead])
+        return len(dead), sum(info.size for info in dead)
+
+
+def _believe(landed: Reading) -> None:
+    """Raise unless the version we wrote is certainly part of the newest one's history."""
+    try:
+        ahead = landed.at.latest_version - landed.at.version
+    except StorageError as problem:
+        raise SwapUncertainError(str(problem)) from problem
+    if ahead >= VERSIONS_KEPT:
+        raise SwapUncertainError(f"version {landed.at.version} was written, but the newest is {ahead} ahead of it")
+
+
+def stamp_of(at: RowsAt) -> int:
+    """Return the format stamp of an opened manifest."""
+    text = at.metadata.get(FORMAT_KEY, "")
+    if not text.isascii() or not text.isdigit():
+        raise CorruptGraphError(f"__manifest carries no readable format stamp (found {text!r})")
+    return int(text)
+
+
+def refuse_newer(stamp: int, known: int = FORMAT_VERSION) -> None:
+    """Refuse a graph written by a newer omnigraph, in every mode."""
+    if stamp > known:
+        raise UnsupportedFormatError(
+            f"this graph has format {stamp} and this omnigraph knows formats up to {known}; upgrade omnigraph",
+            found=stamp,
+            supported=known,
+        )
+
+
+def _catalog_span(file: StoredFile, count: int) -> Span:
+    return Span(file=file.name, kind=SpanKind.CATALOG, tier=0, rows=count, bytes=file.bytes)
+
+
+def _newest_version(infos: Iterable[ObjectInfo]) -> ObjectInfo | None:
+    found = [(version, info) for info in infos if (version := layout.manifest_version_of(info.key)) is not None]
+    return max(found, key=lambda pair: pair[0])[1] if found else None

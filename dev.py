@@ -1,0 +1,129 @@
+"""Everything a person or CI runs, on nothing but Python 3.11 and the package index.
+
+    python3 dev.py demo         set up, then run the main job on a local folder
+    python3 dev.py test         set up, then lint, types, import contracts and the whole test suite
+    python3 dev.py check        lint, types and import contracts only
+    python3 dev.py fix          format, and mend what the linter can mend
+    python3 dev.py test-deep    the long properties
+    python3 dev.py bench NAME   one benchmark of tests/bench, or all of them
+    python3 dev.py wheel        build the wheel into dist/
+    python3 dev.py pin          compile conf/constraints.txt anew
+
+Set-up makes `.venv` beside this file, installs the pinned versions into it and is skipped when it
+was done for the same pins before.
+"""
+
+import hashlib
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+VENV = HERE / ".venv"
+BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
+PINS = HERE / "conf" / "constraints.txt"
+STAMP = VENV / ".omnigraph-setup"
+
+
+def run(*command: str, **environment: str) -> None:
+    """Run a program of the environment here, or stop with its exit code."""
+    print("$ " + " ".join(command), flush=True)
+    program = BIN / command[0]
+    done = subprocess.run([str(program), *command[1:]], cwd=HERE, env={**os.environ, **environment}, check=False)
+    if done.returncode != 0:
+        sys.exit(done.returncode)
+
+
+def set_up() -> None:
+    """Make the environment, unless it was made for these very pins."""
+    wanted = hashlib.sha256(PINS.read_bytes() + (HERE / "pyproject.toml").read_bytes()).hexdigest()
+    if STAMP.exists() and STAMP.read_text() == wanted:
+        return
+    print(f"setting up {VENV.name} (once; needs the package index) …", flush=True)
+    venv.EnvBuilder(with_pip=True, clear=VENV.exists()).create(VENV)
+    # pip, not a faster installer: whatever index or mirror this machine is set up for, pip knows it.
+    install = ("python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-c", str(PINS))
+    run(*install, "--upgrade", "pip")  # the bundled one may not know dependency groups
+    run(*install, "--group", "dev", "--editable", ".")
+    STAMP.write_text(wanted)
+
+
+def check() -> None:
+    """Lint, types, import contracts."""
+    run("ruff", "check", ".")
+    run("ruff", "format", "--check", ".")
+    run("mypy")
+    run("lint-imports")
+
+
+def test() -> None:
+    """Run everything CI runs."""
+    check()
+    run("pytest", "-n", "2", "--dist", "worksteal", "-q")
+
+
+def fix() -> None:
+    """Format, and mend what can be mended."""
+    run("ruff", "check", "--fix", ".")
+    run("ruff", "format", ".")
+
+
+def test_deep() -> None:
+    """Run the long properties."""
+    run("pytest", "-n", "2", "-q", "tests/properties", "tests/faults", OMNIGRAPH_DEEP="1")
+
+
+def demo() -> None:
+    """Run the main job."""
+    run("python", "jobs/demo.py", *sys.argv[2:])
+
+
+def bench() -> None:
+    """Run benchmarks."""
+    known = {path.stem: path for path in sorted((HERE / "tests" / "bench").glob("*.py"))}
+    chosen = sys.argv[2:3] or list(known)
+    if unknown := [name for name in chosen if name not in known]:
+        sys.exit(f"there is no benchmark {unknown[0]!r}; there are {', '.join(known)}")
+    for name in chosen:
+        run("python", str(known[name].relative_to(HERE)), *sys.argv[3:])
+
+
+def wheel() -> None:
+    """Build the wheel."""
+    run("python", "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", "dist", ".")
+
+
+def pin() -> None:
+    """Compile the pins of everything the two commands install, and of the Spark extra."""
+    run("python", "-m", "pip", "install", "--quiet", "uv")
+    command = ["uv", "pip", "compile", "-q", "--no-header", "--no-annotate", "--no-emit-index-url", "--upgrade"]
+    run(*command, "--all-extras", "--group", "dev", "pyproject.toml", "conf/tools.in", "-o", str(PINS))
+
+
+COMMANDS = {
+    "demo": demo,
+    "test": test,
+    "check": check,
+    "fix": fix,
+    "test-deep": test_deep,
+    "bench": bench,
+    "wheel": wheel,
+    "pin": pin,
+}
+
+
+def main() -> None:
+    """Do what the first argument says."""
+    if sys.version_info < (3, 11):  # noqa: UP036 - this file also runs where the package does not
+        sys.exit("omnigraph needs Python 3.11 or newer; this is " + sys.version.split()[0])
+    name = sys.argv[1] if len(sys.argv) > 1 else ""
+    if name not in COMMANDS:
+        sys.exit(__doc__)
+    set_up()
+    COMMANDS[name]()
+
+
+if __name__ == "__main__":
+    main()
