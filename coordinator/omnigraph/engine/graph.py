@@ -11,6 +11,7 @@ from omnigraph.engine.refs import Branches, Tags
 from omnigraph.engine.session import Session
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.transaction import Transaction
+from omnigraph.errors import CorruptGraphError
 from omnigraph.ids import CommitId
 from omnigraph.model.catalog import Catalog
 from omnigraph.model.lineage import MAIN, Commit
@@ -49,7 +50,7 @@ class Graph:
     def __init__(self, session: Session, branch: str = MAIN) -> None:
         self._session = session
         self._history = History(session.manifest, session.publisher)
-        self._catalogs: dict[str, SchemaRow] = {}
+        self._schemas: dict[str, SchemaRow] = {}
         self.branch = branch
         self.branches = Branches(session, self._history)
         self.tags = Tags(session, self._history)
@@ -142,11 +143,14 @@ class Graph:
 
     def accepted_schema(self, commit: Commit) -> SchemaRow:
         """Return the schema a commit was made under."""
-        found = self._catalogs.get(commit.schema_hash)
+        found = self._schemas.get(commit.schema_hash)
         if found is None:
-            reading = self._session.publisher.read()
+            # A schema is stored with the first commit made under it, so whoever knows the commit knows the schema.
+            reading = self._session.publisher.known or self._session.publisher.read()
             found = self._session.manifest.schema(reading, commit.schema_hash)
-            self._catalogs[commit.schema_hash] = found
+            if found is None:
+                raise CorruptGraphError(f"commit {commit.id} names schema {commit.schema_hash}, which is not stored")
+            self._schemas[commit.schema_hash] = found
         return found
 
 

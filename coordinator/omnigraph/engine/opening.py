@@ -49,7 +49,7 @@ def create_graph(
     accepted = SchemaRow(hash=catalog.hash, source=source, catalog=json.dumps(catalog.to_json(), ensure_ascii=False))
     try:
         reading = manifest.create(genesis(first), accepted, _table_rows(catalog, stamp))
-    except (SwapLostError, SwapUncertainError) as unsure:
+    except (SwapLostError, SwapUncertainError, StorageError) as unsure:
         reading = _whose_genesis(manifest, first, place, unsure)
     return _graph(place, manifest, sources, stamp.actor, reading=reading, read_only=False)
 

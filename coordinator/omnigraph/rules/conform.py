@@ -109,7 +109,8 @@ def _blobs(column: Column) -> Column:
         )
         for chunk in column.chunks
     ]
-    return pa.chunked_array(chunks, type=BLOB_STORAGE)
+    chunked: Any = pa.chunked_array
+    return chunked(chunks, type=BLOB_STORAGE)
 
 
 def _check_ids(kind: TableType, ids: Column) -> None:

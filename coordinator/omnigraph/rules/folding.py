@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from omnigraph.model.lineage import CommitRow
 from omnigraph.model.manifest import Span
 
-TAIL_ROWS_MAX = 32
+TAIL_ROWS_MAX = 16
 TAIL_BYTES_MAX = 65_536
-FAN = 16
+FAN = 8
 FOLD_BYTES_MAX = 32 * 1024 * 1024
 
 

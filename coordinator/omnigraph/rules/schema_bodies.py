@@ -130,18 +130,20 @@ def _check_property_names(names: Sequence[Word]) -> None:
 
 
 def _property(each: _Annotated) -> PropertyDraft:
-    annotations = [read_annotation(a) for a in each.attributes if a.name.text not in COLUMN_CONSTRAINTS]
+    remarks = [attribute for attribute in each.attributes if attribute.name.text not in COLUMN_CONSTRAINTS]
+    for attribute in remarks:
+        _check_property_annotation(attribute)
     return PropertyDraft(
         name=each.written.name.text,
         type=resolve_type(each.written.type),
         nullable=each.written.type.nullable,
-        annotations=tuple(annotations),
+        annotations=tuple(read_annotation(attribute) for attribute in remarks),
         mark=each.written.name.mark,
     )
 
 
 def _said_of(column: PropertyDraft, attributes: Sequence[Attribute], kind: TypeKind) -> list[Placed]:
-    """Check what is annotated on a property; return its constraints."""
+    """Return the constraints annotated on a property."""
     placed: list[Placed] = []
     seen: set[str] = set()
     for attribute in attributes:
@@ -151,8 +153,6 @@ def _said_of(column: PropertyDraft, attributes: Sequence[Attribute], kind: TypeK
         seen.add(name)
         if name in COLUMN_CONSTRAINTS:
             placed.append(_column_constraint(column, attribute, kind))
-        else:
-            _check_property_annotation(attribute)
     return placed
 
 

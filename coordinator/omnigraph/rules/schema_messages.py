@@ -139,7 +139,7 @@ def _foreign_character(stop: Stop) -> MarkedError | None:
         return stop.error(f"unexpected {char!r} where '->' was expected", EDGE_FORM)
     if char in hints:
         return stop.error(f"unexpected {char!r}", hints[char])
-    if char and not char.isascii():
+    if len(char) == 1 and not char.isascii():
         name = unicodedata.name(char, "an unnamed character")
         hint = "names are made of ASCII letters, digits and '_'; other characters go into strings and comments"
         if char.isspace() or not char.isprintable():

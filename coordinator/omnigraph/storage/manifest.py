@@ -9,7 +9,7 @@ published. A swap that landed on a freed number is invisible and harmless: the n
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -45,6 +45,8 @@ SWEEP_EVERY_PUBLISHES = 512
 READER_GRACE = timedelta(minutes=10)
 CLOCK_GRAIN = timedelta(seconds=2)
 OPEN_TRIES_MAX = 5
+ROWS_READ_WHOLE_MAX = 512
+BYTES_READ_WHOLE_MAX = 262_144
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +57,14 @@ class Reading:
 
     state: ManifestState
     at: RowsAt
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What is looked for: as a predicate for large files, and exactly, as a test of a row."""
+
+    where: str
+    fits: Callable[[CommitRow], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,68 +122,66 @@ class Manifest:
     # -- looking things up --------------------------------------------------------------------------
 
     def commit(self, reading: Reading, commit: CommitId) -> CommitRow | None:
-        """Find a commit by id: the tail, or the one file whose bounds admit it."""
-        for row in reversed(reading.state.tail):
-            if row.id == commit:
-                return row
-        for span in reversed(reading.state.commit_spans):
-            if span.first_id <= commit <= span.last_id:
-                for row in self._span_rows(reading, span, f"id = '{commit}'"):
-                    return row
-        return None
+        """Find a commit by id: in the tail, or in the one file whose bounds admit it."""
+        search = Search(f"id = '{commit}'", lambda row: row.id == commit)
+        spans = [span for span in reading.state.commit_spans if span.first_id <= commit <= span.last_id]
+        return next(self._newest_first(reading, spans, search), None)
 
     def commit_at(self, reading: Reading, incarnation: Incarnation, version: int) -> CommitRow | None:
         """Find the commit a branch incarnation made at a version."""
-        for row in reversed(reading.state.tail):
-            if row.incarnation == incarnation and row.version == version:
-                return row
-        for span in reversed(reading.state.commit_spans):
-            if span.first_version <= version <= span.last_version:
-                where = f"incarnation = '{incarnation}' AND version = {version}"
-                for row in self._span_rows(reading, span, where):
-                    return row
-        return None
+        search = Search(
+            f"incarnation = '{incarnation}' AND version = {version}",
+            lambda row: row.incarnation == incarnation and row.version == version,
+        )
+        spans = [span for span in reading.state.commit_spans if span.first_version <= version <= span.last_version]
+        return next(self._newest_first(reading, spans, search), None)
 
     def commit_as_of(self, reading: Reading, segment: Segment, moment: datetime) -> CommitRow | None:
         """Find the last commit of a segment made at or before a moment."""
-
-        def fits(row: CommitRow) -> bool:
-            return row.incarnation == segment.incarnation and row.version <= segment.upto and row.created_at <= moment
-
-        for row in reversed(reading.state.tail):
-            if fits(row):
-                return row
-        where = f"incarnation = '{segment.incarnation}' AND version <= {segment.upto}"
-        for span in reversed(reading.state.commit_spans):
-            if span.oldest is not None and span.oldest <= moment and span.first_version <= segment.upto:
-                hits = [row for row in self._span_rows(reading, span, where) if fits(row)]
-                if hits:
-                    return max(hits, key=lambda row: row.version)
-        return None
+        search = Search(
+            f"incarnation = '{segment.incarnation}' AND version <= {segment.upto}",
+            lambda row: (
+                row.incarnation == segment.incarnation and row.version <= segment.upto and row.created_at <= moment
+            ),
+        )
+        spans = [
+            span
+            for span in reading.state.commit_spans
+            if span.oldest is not None and span.oldest <= moment and span.first_version <= segment.upto
+        ]
+        return next(self._newest_first(reading, spans, search), None)
 
     def history(self, reading: Reading, segments: Sequence[Segment], actor: str | None = None) -> Iterator[CommitRow]:
         """Yield the commits of a branch's segments, newest first, reading older files as they are needed."""
         upto = {segment.incarnation: segment.upto for segment in segments}
-
-        def ours(found: Iterable[CommitRow]) -> list[CommitRow]:
-            kept = [r for r in found if r.version <= upto.get(r.incarnation, 0) and (actor is None or r.actor == actor)]
-            return sorted(kept, key=lambda row: row.version, reverse=True)
-
-        yield from ours(reading.state.tail)
         names = ", ".join(f"'{incarnation}'" for incarnation in upto)
-        for span in reversed(reading.state.commit_spans):
-            yield from ours(self._span_rows(reading, span, f"incarnation IN ({names})"))
+        search = Search(
+            f"incarnation IN ({names})",
+            lambda row: row.version <= upto.get(row.incarnation, 0) and (actor is None or row.actor == actor),
+        )
+        return self._newest_first(reading, reading.state.commit_spans, search)
 
-    def schema(self, reading: Reading, digest: str) -> SchemaRow:
+    def _newest_first(self, reading: Reading, spans: Sequence[Span], search: "Search") -> Iterator[CommitRow]:
+        """Yield matching commits of the tail, then of older files, each opened only when it is needed.
+
+        Along one branch, commits were published in the order of their versions, so newest first is the
+        order of the files and, within one, of the versions.
+        """
+        yield from _by_version(filter(search.fits, reading.state.tail))
+        for span in reversed(spans):
+            # Planning a filter costs more than reading a small file whole.
+            where = search.where if span.rows > ROWS_READ_WHOLE_MAX else None
+            found = (rows.decode_commit(row) for row in reading.at.read(span.file, where).to_pylist())
+            yield from _by_version(filter(search.fits, found))
+
+    def schema(self, reading: Reading, digest: str) -> SchemaRow | None:
         """Find an accepted schema by its hash."""
         for span in reading.state.catalog_spans:
-            found = reading.at.read(span.file, f"kind = 'schema' AND id = '{digest}'").to_pylist()
-            if found:
-                return rows.decode_schema(found[0])
-        raise CorruptGraphError(f"a commit names schema {digest}, which __manifest does not hold", schema_hash=digest)
-
-    def _span_rows(self, reading: Reading, span: Span, where: str) -> list[CommitRow]:
-        return [rows.decode_commit(row) for row in reading.at.read(span.file, where).to_pylist()]
+            where = f"id = '{digest}'" if span.bytes > BYTES_READ_WHOLE_MAX else None
+            for row in reading.at.read(span.file, where).to_pylist():
+                if row["kind"] == rows.SCHEMA and row["id"] == digest:
+                    return rows.decode_schema(row)
+        return None
 
     # -- writing ------------------------------------------------------------------------------------
 
@@ -277,6 +285,10 @@ class Manifest:
         ]
         self._objects.delete([info.key for info in dead])
         return len(dead), sum(info.size for info in dead)
+
+
+def _by_version(found: Iterable[CommitRow]) -> list[CommitRow]:
+    return sorted(found, key=lambda row: row.version, reverse=True)
 
 
 def _believe(landed: Reading) -> None:
