@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import log
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -87,7 +88,7 @@ def test_thousands_of_publishes_leave_few_files_and_every_commit_in_one_place(ro
 )
 def test_whatever_the_sizes_of_commits_the_limits_hold_and_nothing_moves(sizes: list[int], rows: int, fan: int) -> None:
     history = History()
-    limits = {"TAIL_ROWS_MAX": rows, "TAIL_BYTES_MAX": 500, "FAN": fan, "FOLD_BYTES_MAX": 3_000}
+    limits: dict[str, Any] = {"TAIL_ROWS_MAX": rows, "TAIL_BYTES_MAX": 500, "FAN": fan, "FOLD_BYTES_MAX": 3_000}
     with patch.multiple(folding, **limits):
         for number, size in enumerate(sizes, start=1):
             fold = history.publish(number, size)

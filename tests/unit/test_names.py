@@ -71,8 +71,8 @@ REFUSED = [
     ("a%2fb", "ASCII"),
     ("naïve", "ASCII"),
     ("m\u0430in", "ASCII"),  # a Cyrillic letter that looks like an a
-    ("ａ", "ASCII"),
-    ("１", "ASCII"),
+    ("\uff41", "ASCII"),
+    ("\uff11", "ASCII"),
     ("a\u202eb", "ASCII"),
     ("\ud800", "ASCII"),
     ("x" * (NAME_CHARACTERS_MAX + 1), "201 characters"),

@@ -57,7 +57,7 @@ def test_what_is_no_version_is_refused(version: int) -> None:
 
 
 @pytest.mark.xfail(reason="BUG: 1.5 is let through, and text raises an untyped TypeError")
-@pytest.mark.parametrize("version", [1.5, "3", "three", float("nan")])
+@pytest.mark.parametrize("version", [1.5, "3", "three"])
 def test_a_version_that_is_no_whole_number_is_refused_typed(version: Any) -> None:
     with pytest.raises(InvalidOptionError, match="is not a version"):
         read_target("main", version=version)

@@ -121,9 +121,8 @@ class Graph:
         """Make a branch look as it did at a commit, tag or branch, as a new commit."""
         self._session.writable()
         check_message(message)
-        reading = self._session.publisher.read()
-        bound = branch_named(reading.state, branch)
-        wanted = to if isinstance(to, Commit) else self._history.named(to, reading)
+        bound = branch_named(self._session.publisher.read().state, branch)
+        wanted = self._history.named(to.id if isinstance(to, Commit) else to)
         draft = Draft(
             id=CommitId(self._session.sources.mint()),
             branch=bound.name,
@@ -145,9 +144,7 @@ class Graph:
         """Return the schema a commit was made under."""
         found = self._schemas.get(commit.schema_hash)
         if found is None:
-            # A schema is stored with the first commit made under it, so whoever knows the commit knows the schema.
-            reading = self._session.publisher.known or self._session.publisher.read()
-            found = self._session.manifest.schema(reading, commit.schema_hash)
+            found = self._history.looking(lambda reading: self._session.manifest.schema(reading, commit.schema_hash))
             if found is None:
                 raise CorruptGraphError(f"commit {commit.id} names schema {commit.schema_hash}, which is not stored")
             self._schemas[commit.schema_hash] = found

@@ -1,20 +1,24 @@
 """From what a caller names to the commit that is meant, and from a branch to its log."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import assert_never
+from typing import TypeVar, assert_never
 
 from omnigraph.engine.changes import commit_of
 from omnigraph.engine.publisher import Publisher
-from omnigraph.errors import CommitNotFoundError, InvalidOptionError, NotFoundError
+from omnigraph.errors import CommitNotFoundError, InvalidOptionError, NotFoundError, StorageError
 from omnigraph.ids import CommitId, is_ulid
-from omnigraph.model.lineage import Branch, Commit, CommitRow
+from omnigraph.model.lineage import Branch, Commit, CommitRow, Segment
+from omnigraph.model.manifest import ManifestState
 from omnigraph.model.targets import AsOf, AtBranch, AtCommit, AtTag, AtVersion, ReadTarget
 from omnigraph.rules.names import nearest
 from omnigraph.rules.refs import branch_named, tag_named
 from omnigraph.storage.manifest import Manifest, Reading
 
 LOG_COMMITS_MAX = 1_000_000
+LOOKS_MAX = 5
+
+T = TypeVar("T")
 
 
 class History:
@@ -24,9 +28,50 @@ class History:
         self._manifest = manifest
         self._publisher = publisher
 
-    def resolve(self, target: ReadTarget, reading: Reading | None = None) -> Commit:
+    def resolve(self, target: ReadTarget) -> Commit:
         """Return the commit a read target means now."""
-        reading = reading or self._publisher.read()
+        return self.looking(lambda reading: self._resolve(target, reading))
+
+    def named(self, name: str) -> Commit:
+        """Return the commit that a branch name, tag name or commit id stands for now."""
+        return self.looking(lambda reading: self._resolve(_target_named(name, reading.state), reading))
+
+    def looking(self, look: Callable[[Reading], T]) -> T:
+        """Look at the newest state; if a file of it was replaced and removed meanwhile, look at the newer one."""
+        reading = self._publisher.read()
+        for _ in range(LOOKS_MAX):
+            try:
+                return look(reading)
+            except StorageError:
+                newer = self._publisher.read()
+                if newer is reading:
+                    raise
+                reading = newer
+        return look(reading)
+
+    def log(self, branch: str, actor: str | None, limit: int | None) -> Iterator[Commit]:
+        """Yield a branch's commits, newest first."""
+        if limit is not None and not 0 <= limit <= LOG_COMMITS_MAX:
+            raise InvalidOptionError(f"limit is {limit}; choose 0 to {LOG_COMMITS_MAX}, or none at all")
+        segments = branch_named(self._publisher.read().state, branch).segments
+        return (row.commit for row in islice(self._rows(segments, actor), limit))
+
+    def _rows(self, segments: Sequence[Segment], actor: str | None) -> Iterator[CommitRow]:
+        """Yield rows newest first; where a file has gone, go on from the same place in the newer manifest."""
+        seen: int | None = None
+        while True:
+            reading = self._publisher.read()
+            try:
+                for row in self._manifest.history(reading, segments, actor):
+                    if seen is None or row.version < seen:
+                        yield row
+                        seen = row.version
+                return
+            except StorageError:
+                if self._publisher.read() is reading:
+                    raise
+
+    def _resolve(self, target: ReadTarget, reading: Reading) -> Commit:
         state = reading.state
         match target:
             case AtBranch(branch=name):
@@ -41,27 +86,6 @@ class History:
                 return self._as_of(reading, branch_named(state, name), target)
             case _:
                 assert_never(target)
-
-    def named(self, name: str, reading: Reading | None = None) -> Commit:
-        """Return the commit that a branch name, tag name or commit id stands for."""
-        reading = reading or self._publisher.read()
-        if name in reading.state.branches:
-            return self.resolve(AtBranch(branch=name), reading)
-        if name in reading.state.tags:
-            return self.resolve(AtTag(tag=name), reading)
-        if is_ulid(name.upper()):
-            return self.resolve(AtCommit(commit=CommitId(name.upper())), reading)
-        hint = nearest(name, [*reading.state.branches, *reading.state.tags])
-        raise NotFoundError(f"no branch, tag or commit is called {name[:200]!r}{hint}", name=name[:200])
-
-    def log(self, branch: str, actor: str | None, limit: int | None) -> Iterator[Commit]:
-        """Yield a branch's commits, newest first."""
-        if limit is not None and not 0 <= limit <= LOG_COMMITS_MAX:
-            raise InvalidOptionError(f"limit is {limit}; choose 0 to {LOG_COMMITS_MAX}, or none at all")
-        reading = self._publisher.read()
-        segments = branch_named(reading.state, branch).segments
-        rows = self._manifest.history(reading, segments, actor)
-        return (row.commit for row in islice(rows, limit))
 
     def _by_id(self, reading: Reading, commit: CommitId) -> Commit:
         row = self._manifest.commit(reading, commit)
@@ -92,3 +116,15 @@ class History:
         raise CommitNotFoundError(
             f"branch {branch.name!r} did not exist yet at {target.moment.isoformat()}", branch=branch.name
         )
+
+
+def _target_named(name: str, state: ManifestState) -> ReadTarget:
+    """Return what a name stands for; branches and tags never share one."""
+    if name in state.branches:
+        return AtBranch(branch=name)
+    if name in state.tags:
+        return AtTag(tag=name)
+    if is_ulid(name.upper()):
+        return AtCommit(commit=CommitId(name.upper()))
+    hint = nearest(name, [*state.branches, *state.tags])
+    raise NotFoundError(f"no branch, tag or commit is called {name[:200]!r}{hint}", name=name[:200])

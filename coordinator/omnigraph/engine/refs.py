@@ -8,7 +8,6 @@ from omnigraph.ids import Incarnation
 from omnigraph.model.lineage import MAIN, Branch, ForkPoint, Tag
 from omnigraph.rules import refs
 from omnigraph.rules.names import check_ref_name
-from omnigraph.storage.manifest import Reading
 
 
 class Branches:
@@ -32,8 +31,7 @@ class Branches:
         check_ref_name(name)
         if name == MAIN:
             raise BranchExistsError("branch 'main' is there from the beginning", branch=name)
-        reading = self._session.publisher.read()
-        point, parent = self._start(from_, reading)
+        point, parent = self._start(from_)
         change = CreateBranch(
             name=name,
             incarnation=Incarnation(self._session.sources.mint()),
@@ -57,10 +55,11 @@ class Branches:
         refs.rename_branch(state, old, new)
         return self._session.publisher.publish(RenameBranch(branch=state.branches[old], new=new))
 
-    def _start(self, name: str, reading: Reading) -> tuple[ForkPoint, str | None]:
-        if name in reading.state.branches:
-            return reading.state.branches[name].fork_point, name
-        commit = self._history.named(name, reading)
+    def _start(self, name: str) -> tuple[ForkPoint, str | None]:
+        state = self._session.publisher.read().state
+        if name in state.branches:
+            return state.branches[name].fork_point, name
+        commit = self._history.named(name)
         return commit.fork_point, commit.branch
 
 

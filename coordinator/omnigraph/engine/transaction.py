@@ -64,9 +64,8 @@ class Transaction:
         self._history = history
         self._message = message
         self._actor = check_actor(actor)
-        reading = session.publisher.read()
-        self._branch = branch_named(reading.state, branch)
-        self._base = history.resolve(AtBranch(branch=branch), reading)
+        self._branch = branch_named(session.publisher.read().state, branch)
+        self._base = history.resolve(AtBranch(branch=branch))
         self._catalog = catalog(self._base)
         self._staged: dict[TableId, _Staged] = {}
         self._open = True

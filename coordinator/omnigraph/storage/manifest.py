@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 import pyarrow as pa
 
 from omnigraph.errors import (
+    ContentionError,
     CorruptGraphError,
     GraphNotFoundError,
     OutdatedFormatError,
@@ -45,6 +46,7 @@ SWEEP_EVERY_PUBLISHES = 512
 READER_GRACE = timedelta(minutes=10)
 CLOCK_GRAIN = timedelta(seconds=2)
 OPEN_TRIES_MAX = 5
+FENCE_TRIES_MAX = 100
 ROWS_READ_WHOLE_MAX = 512
 BYTES_READ_WHOLE_MAX = 262_144
 
@@ -87,12 +89,16 @@ class Manifest:
 
     def read(self) -> Reading:
         """Read the newest state: one listing, one small object, one file."""
-        at = self._latest()
-        stamp = stamp_of(at)
-        if stamp != FORMAT_VERSION:
-            refuse_newer(stamp)
-            raise OutdatedFormatError(f"the graph has format {stamp}; open it read-write once to bring it up to date")
-        return Reading(rows.decode_head(at.read(at.files[0])), at)
+        for tries_left in reversed(range(OPEN_TRIES_MAX)):
+            at = self._latest()
+            _refuse_other_formats(stamp_of(at))
+            try:
+                return Reading(rows.decode_head(at.read(at.files[0])), at)
+            except StorageError:
+                # A head file that was replaced and swept since we opened its version is no loss: there is a newer one.
+                if not tries_left or at.latest_version == at.version:
+                    raise
+        raise AssertionError("unreachable")
 
     def refresh(self, known: Reading) -> Reading:
         """Read the newest state, without reading again what has not changed."""
@@ -237,13 +243,21 @@ class Manifest:
 
         It first swaps in the state it read: whoever staged a file on an older version has lost by
         then, so an unreferenced file older than this swap belongs to nobody, however long its writer
-        sleeps. ``grace`` is for readers that still look at an older version.
+        sleeps. ``grace`` spares readers of a slightly older version the trouble of looking again.
         """
-        base = self.read()
-        fence = self.swap(base, base.state)
+        fence = self._fence()
         versions = self._prune(fence)
         files, size = self._sweep(fence, grace)
         return Swept(versions=versions, files=files, bytes=size)
+
+    def _fence(self) -> Reading:
+        for _ in range(FENCE_TRIES_MAX):
+            base = self.read()
+            try:
+                return self.swap(base, base.state)
+            except (SwapLostError, SwapUncertainError):
+                continue
+        raise ContentionError("nothing was cleaned: other writers were faster; try again")
 
     def _keep_small(self, landed: Reading) -> None:
         """Prune and sweep now and then; the publish is durable, so failing here is only a warning."""
@@ -307,6 +321,12 @@ def stamp_of(at: RowsAt) -> int:
     if not text.isascii() or not text.isdigit():
         raise CorruptGraphError(f"__manifest carries no readable format stamp (found {text!r})")
     return int(text)
+
+
+def _refuse_other_formats(stamp: int) -> None:
+    refuse_newer(stamp)
+    if stamp != FORMAT_VERSION:
+        raise OutdatedFormatError(f"the graph has format {stamp}; open it read-write once to bring it up to date")
 
 
 def refuse_newer(stamp: int, known: int = FORMAT_VERSION) -> None:
