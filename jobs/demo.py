@@ -127,6 +127,7 @@ def show_branches(graph: og.Graph) -> None:
 def show_log(graph: og.Graph, branch: str) -> None:
     """Print a branch's history."""
     table = Table("version", "commit", "on", "operation", "message", title=f"Log of {branch}", title_justify="left")
+    table.columns[1].no_wrap = True
     for commit in graph.log(branch):
         table.add_row(str(commit.version), commit.id, commit.branch, commit.operation, commit.message or "")
     console.print(table)

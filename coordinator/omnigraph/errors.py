@@ -2,7 +2,7 @@
 
 ::
 
-    OmnigraphError
+    OmnigraphError                 OMNIGRAPH
     ├── InvalidInputError          change what you passed
     │   ├── InvalidNameError         INVALID_NAME
     │   ├── InvalidOptionError       INVALID_OPTION
@@ -13,6 +13,7 @@
     │   ├── BranchNotFoundError      BRANCH_NOT_FOUND
     │   ├── TagNotFoundError         TAG_NOT_FOUND
     │   ├── CommitNotFoundError      COMMIT_NOT_FOUND
+    │   ├── RefNotFoundError         REF_NOT_FOUND
     │   ├── TypeNotFoundError        TYPE_NOT_FOUND
     │   └── ObjectNotFoundError      OBJECT_NOT_FOUND
     ├── AlreadyExistsError         pick another name, or use what is there
@@ -26,8 +27,9 @@
     │   └── ContentionError          CONTENTION
     ├── NotPermittedError          this handle or this name does not allow it
     │   ├── ReadOnlyError            READ_ONLY
-    │   └── ProtectedBranchError     PROTECTED_BRANCH
-    └── StorageError               look at the storage
+    │   ├── ProtectedBranchError     PROTECTED_BRANCH
+    │   └── TransactionStateError    TRANSACTION_STATE
+    └── StorageError               STORAGE                (look at the storage)
         ├── CorruptGraphError        CORRUPT_GRAPH
         ├── UnsupportedFormatError   UNSUPPORTED_FORMAT   (upgrade omnigraph)
         ├── OutdatedFormatError      OUTDATED_FORMAT      (open it read-write once)
@@ -158,6 +160,12 @@ class CommitNotFoundError(NotFoundError):
     code = "COMMIT_NOT_FOUND"
 
 
+class RefNotFoundError(NotFoundError):
+    """No branch, tag or commit answers to this name."""
+
+    code = "REF_NOT_FOUND"
+
+
 class TypeNotFoundError(NotFoundError):
     """The schema of this snapshot has no such type."""
 
@@ -247,6 +255,12 @@ class ProtectedBranchError(NotPermittedError):
     """``main`` can be neither created, deleted nor renamed."""
 
     code = "PROTECTED_BRANCH"
+
+
+class TransactionStateError(NotPermittedError):
+    """The transaction has not begun, has ended, or has failed; begin another one."""
+
+    code = "TRANSACTION_STATE"
 
 
 class StorageError(OmnigraphError):

@@ -115,7 +115,6 @@ def test_a_start_that_does_not_exist_is_refused_with_the_nearest_name(graph: og.
     assert names(graph) == ["main", "review"]
 
 
-@pytest.mark.xfail(reason="BUG: the code of this error is the root's, [OMNIGRAPH], so nobody can tell it apart")
 def test_a_start_that_does_not_exist_has_a_code_of_its_own(graph: og.Graph) -> None:
     with pytest.raises(NotFoundError) as refused:
         graph.branches.create("x", from_="nowhere")
@@ -221,7 +220,6 @@ def test_a_transaction_follows_its_branch_through_a_rename(graph: og.Graph) -> N
     assert people(graph, "done") == {"Ann", "Bob", "Cid"}
 
 
-@pytest.mark.xfail(reason="BUG: a raced append looks its branch up by the old name and fails after a rename")
 def test_a_transaction_follows_its_branch_through_a_rename_and_a_race(graph: og.Graph) -> None:
     graph.branches.create("review")
     tx = graph.transaction("review")

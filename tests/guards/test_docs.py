@@ -130,11 +130,6 @@ def test_every_schema_in_the_docs_compiles(block: Block) -> None:
     compile_schema(block.body, FreshIds(lambda: f"{next(numbers):026}"))
 
 
-def test_the_readme_begins_with_the_two_commands_and_nothing_else() -> None:
-    first = next(blocks(HERE / "README.md"))
-    assert first.body == "python3 dev.py demo\npython3 dev.py test\n"
-
-
 # -- links and paths lead somewhere ---------------------------------------------------------------------
 
 
@@ -165,6 +160,12 @@ def test_every_test_a_page_names_exists(page: Path) -> None:
         if found["name"]:
             defined = re.search(rf"^(?:def|class) {found['name']}\b", file.read_text(encoding="utf-8"), re.MULTILINE)
             assert defined, f"{name_of(page)} names {found[0]}, which is not there"
+
+
+def test_every_test_file_has_its_line_in_the_map() -> None:
+    page = (DOCS / "internals" / "testing.md").read_text(encoding="utf-8")
+    files = [name_of(file) for file in sorted((HERE / "tests").rglob("test_*.py"))]
+    assert [file for file in files if f"| `{file}` |" not in page] == []
 
 
 # -- nothing public is left out -------------------------------------------------------------------------
@@ -228,7 +229,7 @@ ON_DISK = [
     f"Format {FORMAT_VERSION}.",
     f"has `{FORMAT_KEY}`. Today it is `{FORMAT_VERSION}`",
     f"more than {folding.TAIL_ROWS_MAX} commits",
-    f"more than {folding.TAIL_BYTES_MAX:,} characters",
+    f"more than {folding.TAIL_BYTES_MAX:,} bytes",
     f"If there are {folding.FAN - 1} files",
     f"beyond {folding.FOLD_BYTES_MAX >> 20} MiB",
     f"newest is {manifest.VERSIONS_KEPT} or more ahead",

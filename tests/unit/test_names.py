@@ -79,7 +79,6 @@ REFUSED = [
     ("x" * 10_240, "10240 characters"),
     ("01ARZ3NDEKTSV4RRFFQ69G5FAV", "commit id"),
     ("01arz3ndektsv4rrffq69g5fav", "commit id"),
-    (Sources().mint(), "commit id"),
 ]
 
 
@@ -125,3 +124,8 @@ def test_the_nearest_known_name_is_offered_and_a_far_one_is_not() -> None:
     assert nearest("mian", ["main", "review"]) == " (did you mean 'main'?)"
     assert nearest("zzz", ["main", "review"]) == ""
     assert nearest("x" * 1_000_000, ["main"]) == ""
+
+
+def test_an_id_minted_just_now_can_not_become_a_name() -> None:
+    with pytest.raises(InvalidNameError, match="commit id"):
+        check_ref_name(Sources().mint())

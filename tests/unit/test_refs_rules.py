@@ -311,4 +311,3 @@ def test_a_fork_of_an_old_commit_stops_where_that_commit_is() -> None:
     made = state.branches["old"]
     assert (made.head, made.version) == ("C2", 2)
     assert made.lineage == (Segment(incarnation=Incarnation("I-main"), upto=2),)
-

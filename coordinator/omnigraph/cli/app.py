@@ -1,5 +1,7 @@
 """The commands. Each takes the root first, and `--json` for machines."""
 
+import io
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -42,6 +44,9 @@ Storage = Annotated[
 
 def main() -> None:
     """Run the command line."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that can not show a name still shows the rest
     app()
 
 
@@ -79,7 +84,8 @@ def init(
         graph = omnigraph.init(root, schema, storage_options=storage_options(storage), actor=actor)
         head = graph.refresh()
         types = len(graph.catalog(head).tables)
-        text = f"created {graph.root}: {types} tables, branch main at version {head.version} ({head.id})"
+        tables = "1 table" if types == 1 else f"{types} tables"
+        text = f"created {graph.root}: {tables}, branch main at version {head.version} ({head.id})"
         output.show({"root": graph.root, "commit": head.id, "tables": types}, as_json, output.line(text))
 
 
@@ -134,8 +140,7 @@ def branch_delete(
 ) -> None:
     """Delete a branch."""
     with output.reporting(as_json):
-        graph = opened(root, storage, write=confirm)
-        gone = graph.branches.delete(name) if confirm else graph.branches.get(name)
+        gone = opened(root, storage, write=confirm).branches.delete(name, dry_run=not confirm)
         said = _deletion("branch", name, confirm)
         output.show({"deleted": confirm, **gone.to_dict()}, as_json, output.line(said))
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from enum import IntEnum
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 import typer
 from rich.console import Console
@@ -59,7 +59,7 @@ def reporting(as_json: bool) -> Iterator[None]:
 def stop(error: OmnigraphError, as_json: bool) -> NoReturn:
     """Print an error and end with its exit code."""
     if as_json:
-        sys.stderr.write(json.dumps(error.to_dict(), default=str, ensure_ascii=False) + "\n")
+        sys.stderr.write(_json(error.to_dict(), sys.stderr) + "\n")
     else:
         Console(stderr=True, highlight=False).print(Text(str(error), style="red"), soft_wrap=True)
     raise typer.Exit(exit_code(error))
@@ -68,19 +68,36 @@ def stop(error: OmnigraphError, as_json: bool) -> NoReturn:
 def show(value: Any, as_json: bool, draw: Callable[[Console], None]) -> None:
     """Print a value as JSON, or let it be drawn."""
     if as_json:
-        sys.stdout.write(json.dumps(value, default=str, ensure_ascii=False) + "\n")
+        sys.stdout.write(_json(value, sys.stdout) + "\n")
     else:
         draw(Console(highlight=False))
 
 
+def _json(value: Any, stream: TextIO) -> str:
+    """Return JSON in letters the stream can carry: escapes are JSON too."""
+    is_unicode = (stream.encoding or "").lower().startswith("utf")
+    return json.dumps(value, default=str, ensure_ascii=not is_unicode)
+
+
 def table(title: str | None, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Callable[[Console], None]:
     """Return a drawing of rows; what comes from the graph is printed as text, never as markup."""
-    drawn = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False)
+    drawn = Table(header_style="bold", box=None, pad_edge=False)
     for column in columns:
-        drawn.add_column(column, justify="right" if column in ("version", "rows") else "left", overflow="fold")
+        drawn.add_column(
+            column,
+            justify="right" if column in ("version", "rows") else "left",
+            overflow="fold",
+            no_wrap=column in ("commit", "head"),  # ids are copied by hand
+        )
     for row in rows:
         drawn.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
-    return lambda console: console.print(drawn)
+
+    def draw(console: Console) -> None:
+        if title is not None:
+            console.print(Text(title, style="bold"), soft_wrap=True)
+        console.print(drawn)
+
+    return draw
 
 
 def line(text: str) -> Callable[[Console], None]:

@@ -40,7 +40,7 @@ class AddCommit:
 
     def propose(self, reading: Reading) -> tuple[ManifestState, Commit]:
         """Append the commit if all it depends on still holds."""
-        branch = refs.branch_held(reading.state, self.draft)
+        branch = refs.branch_held(reading.state, self.draft.branch, self.draft.incarnation)
         head = commit_of(self.manifest, reading, branch.head)
         return refs.append_commit(reading.state, self.draft, head, self.stamp)
 

@@ -89,7 +89,7 @@ class Graph:
         self, branch: str | None = None, *, actor: str | None = None, limit: int | None = None
     ) -> Iterator[Commit]:
         """Yield a branch's commits, newest first, reading history as it is needed."""
-        return self._history.log(branch or self.branch, actor, limit)
+        return self._history.log(self._bound(branch), actor, limit)
 
     def commit(self, id: str) -> Commit:
         """Return one commit by its id, also if its branch is gone."""
@@ -115,7 +115,10 @@ class Graph:
         """Begin a write that becomes one commit, or nothing."""
         self._session.writable()
         check_message(message)
-        return Transaction(self._session, self._history, self.catalog, branch or self.branch, message, actor)
+        return Transaction(self._session, self._history, self.catalog, self._bound(branch), message, actor)
+
+    def _bound(self, branch: str | None) -> str:
+        return self.branch if branch is None else branch
 
     def restore(self, branch: str, to: "str | Commit", *, message: str | None = None) -> Commit:
         """Make a branch look as it did at a commit, tag or branch, as a new commit."""
@@ -144,7 +147,10 @@ class Graph:
         """Return the schema a commit was made under."""
         found = self._schemas.get(commit.schema_hash)
         if found is None:
-            found = self._history.looking(lambda reading: self._session.manifest.schema(reading, commit.schema_hash))
+            found = self._history.looking(
+                lambda reading: self._session.manifest.schema(reading, commit.schema_hash),
+                first=self._session.publisher.known,
+            )
             if found is None:
                 raise CorruptGraphError(f"commit {commit.id} names schema {commit.schema_hash}, which is not stored")
             self._schemas[commit.schema_hash] = found

@@ -6,13 +6,13 @@ from typing import TypeVar, assert_never
 
 from omnigraph.engine.changes import commit_of
 from omnigraph.engine.publisher import Publisher
-from omnigraph.errors import CommitNotFoundError, InvalidOptionError, NotFoundError, StorageError
-from omnigraph.ids import CommitId, is_ulid
+from omnigraph.errors import CommitNotFoundError, InvalidOptionError, RefNotFoundError, StorageError
+from omnigraph.ids import CommitId, Incarnation, is_ulid
 from omnigraph.model.lineage import Branch, Commit, CommitRow, Segment
 from omnigraph.model.manifest import ManifestState
 from omnigraph.model.targets import AsOf, AtBranch, AtCommit, AtTag, AtVersion, ReadTarget
 from omnigraph.rules.names import nearest
-from omnigraph.rules.refs import branch_named, tag_named
+from omnigraph.rules.refs import branch_held, branch_named, tag_named
 from omnigraph.storage.manifest import Manifest, Reading
 
 LOG_COMMITS_MAX = 1_000_000
@@ -36,9 +36,22 @@ class History:
         """Return the commit that a branch name, tag name or commit id stands for now."""
         return self.looking(lambda reading: self._resolve(_target_named(name, reading.state), reading))
 
-    def looking(self, look: Callable[[Reading], T]) -> T:
-        """Look at the newest state; if a file of it was replaced and removed meanwhile, look at the newer one."""
-        reading = self._publisher.read()
+    def head(self, branch: str, incarnation: Incarnation | None = None) -> tuple[Branch, Commit]:
+        """Return a branch and its newest commit, seen at one moment; an incarnation is found under any name."""
+
+        def look(reading: Reading) -> tuple[Branch, Commit]:
+            state = reading.state
+            found = branch_named(state, branch) if incarnation is None else branch_held(state, branch, incarnation)
+            return found, commit_of(self._manifest, reading, found.head)
+
+        return self.looking(look)
+
+    def looking(self, look: Callable[[Reading], T], first: Reading | None = None) -> T:
+        """Look at the newest state; if a file of it was replaced and removed meanwhile, look at the newer one.
+
+        What never changes may be looked for in the state at hand ``first``.
+        """
+        reading = first or self._publisher.read()
         for _ in range(LOOKS_MAX):
             try:
                 return look(reading)
@@ -127,4 +140,4 @@ def _target_named(name: str, state: ManifestState) -> ReadTarget:
     if is_ulid(name.upper()):
         return AtCommit(commit=CommitId(name.upper()))
     hint = nearest(name, [*state.branches, *state.tags])
-    raise NotFoundError(f"no branch, tag or commit is called {name[:200]!r}{hint}", name=name[:200])
+    raise RefNotFoundError(f"no branch, tag or commit is called {name[:200]!r}{hint}", name=name[:200])

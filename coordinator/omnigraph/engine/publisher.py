@@ -1,5 +1,6 @@
 """Publish: the one act that makes anything visible."""
 
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from omnigraph.errors import CommitOutcomeUnknownError, ContentionError, OmnigraphError, StorageError
@@ -35,6 +36,14 @@ class Change(Protocol[T_co]):
         """Return the state to publish on top of what was read, or raise that it does not apply."""
 
 
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """An attempt that may still become ``version``; once that version is there, we know."""
+
+    version: int
+    reason: str
+
+
 class Publisher:
     """Carries changes into the manifest, one swap each, retried under contention and never twice."""
 
@@ -63,7 +72,7 @@ class Publisher:
         """
         give_up_at = self._sources.monotonic() + DEADLINE_SECONDS
         reading = self._known or self.read()
-        doubt: SwapUncertainError | None = None
+        doubt: Doubt | None = None
         for attempt in range(ATTEMPTS_MAX):
             try:
                 state, answer = change.propose(reading)
@@ -77,22 +86,24 @@ class Publisher:
                 self._known = self._manifest.swap(reading, state)
                 return answer
             except SwapLostError:
-                doubt = None
+                pass
             except SwapUncertainError as unclear:
-                doubt = unclear
+                doubt = doubt or Doubt(reading.at.version + 1, str(unclear))
             except (KeyboardInterrupt, SystemExit) as stopped:
                 stopped.add_note(f"omnigraph was publishing {change.subject}; look whether it is there")
                 raise
-            if self._sources.monotonic() > give_up_at:
-                break
             self._pause(attempt)
             reading = self._read_again(change, doubt)
             found = change.landed(reading) if doubt or change.traceable else None
             if found is not None:
                 return found
+            if doubt is not None and reading.at.version >= doubt.version:
+                doubt = None  # the version it could have become is taken, and not by us: it never will be
+            if self._sources.monotonic() > give_up_at:
+                break
         raise self._gave_up(change, doubt)
 
-    def _read_again(self, change: Change[T], doubt: SwapUncertainError | None) -> Reading:
+    def _read_again(self, change: Change[T], doubt: Doubt | None) -> Reading:
         try:
             return self.read()
         except StorageError as problem:
@@ -105,13 +116,13 @@ class Publisher:
         longest = min(PAUSE_SECONDS_MAX, PAUSE_SECONDS_MIN * 2 ** min(attempt, 10))
         self._sources.sleep(longest * self._sources.random())
 
-    def _gave_up(self, change: Change[T], doubt: SwapUncertainError | None) -> OmnigraphError:
+    def _gave_up(self, change: Change[T], doubt: Doubt | None) -> OmnigraphError:
         if doubt is None:
             return ContentionError(
                 f"{change.subject} was not applied: other writers were faster for {DEADLINE_SECONDS:.0f} s; try again",
                 subject=change.subject,
             )
         return CommitOutcomeUnknownError(
-            f"storage did not say whether {change.subject} was applied ({doubt}); look for it before trying again",
+            f"it is not known whether {change.subject} was applied; look for it before trying again ({doubt.reason})",
             subject=change.subject,
         )

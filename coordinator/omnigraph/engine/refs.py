@@ -41,12 +41,14 @@ class Branches:
         )
         return self._session.publisher.publish(change)
 
-    def delete(self, name: str) -> Branch:
+    def delete(self, name: str, *, dry_run: bool = False) -> Branch:
         """Delete a branch; its name is free at once, its data goes with the next cleanup."""
-        self._session.writable()
+        if not dry_run:
+            self._session.writable()
         state = self._session.publisher.read().state
         refs.delete_branch(state, name)
-        return self._session.publisher.publish(DeleteBranch(branch=state.branches[name]))
+        doomed = state.branches[name]
+        return doomed if dry_run else self._session.publisher.publish(DeleteBranch(branch=doomed))
 
     def rename(self, old: str, new: str) -> Branch:
         """Give a branch another name; its history stays."""

@@ -9,12 +9,14 @@ import pyarrow.compute as pc
 from omnigraph.errors import InvalidOptionError
 from omnigraph.model.catalog import Catalog
 from omnigraph.model.lineage import Commit
-from omnigraph.model.schema import TableType
+from omnigraph.model.schema import TableType, did_you_mean
 from omnigraph.model.tables import TableKey
 from omnigraph.rules.arrow_schema import arrow_schema
 from omnigraph.storage.lance_door import Scan, Tables
 from omnigraph.storage.layout import table_location
 from omnigraph.storage.roots import GraphRoot
+
+COLUMNS_SHOWN_MAX = 20
 
 
 class Snapshot:
@@ -48,9 +50,11 @@ class Snapshot:
         """Count rows of a type; without a filter no data is read."""
         kind = self._kind(type)
         pin = self.commit.pins.get(kind.table_id)
+        if where is None:
+            return 0 if pin is None else pin.rows
         if pin is None:
-            return 0
-        return pin.rows if where is None else self._tables.count(self._uri(kind), pin.lance_version, where)
+            return self._tables.scan_empty(arrow_schema(kind), Scan(where=where)).read_all().num_rows
+        return self._tables.count(self._uri(kind), pin.lance_version, where)
 
     def scan(
         self, type: str, *, columns: Sequence[str] | None = None, where: str | None = None, limit: int | None = None
@@ -81,28 +85,29 @@ class Snapshot:
             yield key, self.count(key.name)
 
     def _kind(self, name: str) -> TableType:
-        """Return a type by its name, or by its table key."""
-        if ":" in name:
-            key = TableKey.parse(name)
-            kind = self.catalog.type(key.name)
-            if kind.table == key:
-                return kind
-        return self.catalog.type(name)
+        return self.catalog.table_type(name)
 
     def _scan(self, kind: TableType, request: Scan) -> pa.RecordBatchReader:
+        schema = arrow_schema(kind)
+        _refuse_unknown_columns(kind, schema, request.columns or ())
         pin = self.commit.pins.get(kind.table_id)
         if pin is None:
-            return _nothing(arrow_schema(kind), request.columns)
+            return self._tables.scan_empty(schema, request)
         return self._tables.scan(self._uri(kind), pin.lance_version, request)
 
     def _uri(self, kind: TableType) -> str:
         return self._root.uri(table_location(kind.table.kind, kind.table_id))
 
 
-def _nothing(schema: pa.Schema, columns: Sequence[str] | None) -> pa.RecordBatchReader:
-    """Return an empty stream with the columns asked for."""
-    unknown = [name for name in columns or () if name not in schema.names]
-    if unknown:
-        raise InvalidOptionError(f"there is no column {unknown[0]!r}; there are {', '.join(schema.names)}")
-    kept = schema if columns is None else pa.schema([schema.field(name) for name in columns])
-    return pa.RecordBatchReader.from_batches(kept, [])
+def _refuse_unknown_columns(kind: TableType, schema: pa.Schema, columns: Sequence[str]) -> None:
+    for name in columns:
+        if name not in schema.names:
+            known = ", ".join(schema.names[:COLUMNS_SHOWN_MAX]) + (
+                ", …" if len(schema.names) > COLUMNS_SHOWN_MAX else ""
+            )
+            hint = did_you_mean(name, schema.names)
+            raise InvalidOptionError(
+                f"{kind.table} has no column {name[:100]!r}; there are {known}" + (f"; {hint}" if hint else "")
+            )
+    if len(set(columns)) != len(columns):
+        raise InvalidOptionError(f"a column of {kind.table} is asked for twice")

@@ -5,28 +5,28 @@ table is sealed as a detached version built on exactly the pinned one, and one p
 them visible. Whatever fails before that leaves only files nobody sees.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import pyarrow as pa
 
 from omnigraph.engine.changes import AddCommit
 from omnigraph.engine.history import History
 from omnigraph.engine.session import Session
-from omnigraph.errors import ContentionError, InvalidDataError, NotPermittedError, VersionConflictError
+from omnigraph.errors import ContentionError, InvalidDataError, TransactionStateError, VersionConflictError
 from omnigraph.ids import CommitId, TableId
 from omnigraph.model.catalog import Catalog
 from omnigraph.model.lineage import Commit
 from omnigraph.model.receipt import Receipt, TableReceipt
 from omnigraph.model.schema import TableType
 from omnigraph.model.tables import Pin
-from omnigraph.model.targets import AtBranch
 from omnigraph.rules.arrow_schema import arrow_schema
 from omnigraph.rules.conform import Rows, conform
-from omnigraph.rules.identity import Column, repeated
-from omnigraph.rules.refs import Draft, branch_named
+from omnigraph.rules.identity import repeated
+from omnigraph.rules.refs import Draft
+from omnigraph.rules.values import Column
 from omnigraph.rules.who import check_actor
 from omnigraph.storage.layout import table_location
 
@@ -64,8 +64,7 @@ class Transaction:
         self._history = history
         self._message = message
         self._actor = check_actor(actor)
-        self._branch = branch_named(session.publisher.read().state, branch)
-        self._base = history.resolve(AtBranch(branch=branch))
+        self._branch, self._base = history.head(branch)
         self._catalog = catalog(self._base)
         self._staged: dict[TableId, _Staged] = {}
         self._open = True
@@ -75,13 +74,20 @@ class Transaction:
     def receipt(self) -> Receipt:
         """What was published; there is none before the block has ended well."""
         if self._receipt is None:
-            raise NotPermittedError("this transaction has not been published, so it has no receipt")
+            raise TransactionStateError("this transaction has not been published, so it has no receipt")
         return self._receipt
 
-    def append(self, type: str, rows: Rows) -> None:
-        """Insert rows; one whose id exists already makes the whole transaction fail."""
+    def append(self, type: str, rows: "Rows | pa.RecordBatchReader | Iterable[Mapping[str, Any]]") -> None:
+        """Insert rows; one whose id exists already makes the whole transaction fail. A reader is streamed."""
         self._usable()
-        kind = self._catalog.type(type)
+        kind = self._catalog.table_type(type)
+        if isinstance(rows, pa.RecordBatchReader):
+            for batch in rows:
+                self._stage(kind, batch)
+        else:
+            self._stage(kind, rows if isinstance(rows, pa.Table | pa.RecordBatch | Sequence) else list(rows))
+
+    def _stage(self, kind: TableType, rows: Rows) -> None:
         table = conform(kind, rows, self._session.sources.mint)
         if table.num_rows == 0:
             return
@@ -90,6 +96,7 @@ class Transaction:
         staged.ids.append(table.column("id").combine_chunks())
 
     def __enter__(self) -> Self:
+        self._usable()
         return self
 
     def __exit__(
@@ -101,11 +108,12 @@ class Transaction:
 
     def _usable(self) -> None:
         if not self._open:
-            raise NotPermittedError("this transaction has ended; begin another one")
+            raise TransactionStateError("this transaction has ended; begin another one")
 
     def _begin(self, kind: TableType) -> _Staged:
         uri = self._session.root.uri(table_location(kind.table.kind, kind.table_id))
-        self._session.tables.ensure(uri, arrow_schema(kind))
+        if kind.table_id not in self._base.pins:
+            self._session.tables.ensure(uri, arrow_schema(kind))
         self._staged[kind.table_id] = staged = _Staged(kind=kind, uri=uri)
         return staged
 
@@ -123,7 +131,7 @@ class Transaction:
                 return self._answer(self._session.publisher.publish(change))
             except VersionConflictError:
                 # Inserts commute: seal the same files on the table as it is now, after checking it for our ids.
-                base = self._history.resolve(AtBranch(branch=self._branch.name))
+                _, base = self._history.head(self._branch.name, self._branch.incarnation)
         raise ContentionError("nothing was applied: the tables kept changing; try again")
 
     def _draft(self, commit_id: CommitId, base: Commit) -> Draft:

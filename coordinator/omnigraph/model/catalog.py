@@ -58,6 +58,16 @@ class Catalog:
             raise self._unknown(name)
         return found
 
+    def table_type(self, name: str) -> TableType:
+        """Return a type by its name or by its table key: ``Person`` or ``node:Person``."""
+        if ":" not in name:
+            return self.type(name)
+        key = TableKey.parse(name)
+        found = self.type(key.name)
+        if found.table != key:
+            raise TypeNotFoundError(f"there is no {name!r}; {key.name!r} is {str(found.table)!r}", name=name)
+        return found
+
     def by_table_id(self, table: TableId) -> TableType:
         """Return the node or edge type whose table has this identity."""
         found = self._by_table_id.get(table)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from omnigraph.errors import CorruptGraphError
 from omnigraph.ids import CommitId, Incarnation, TableId
 from omnigraph.model.tables import Pin
 
@@ -207,7 +208,12 @@ class CommitRow:
     @property
     def commit(self) -> Commit:
         """Decode the commit."""
-        body = json.loads(self.body)
+        try:
+            return self._decoded(json.loads(self.body))
+        except (KeyError, ValueError, TypeError) as problem:
+            raise CorruptGraphError(f"commit {self.id} can not be decoded: {problem!r}", commit=self.id) from problem
+
+    def _decoded(self, body: Mapping[str, Any]) -> Commit:
         pins = [Pin.from_json(pin) for pin in body["pins"]]
         return Commit(
             id=self.id,

@@ -30,7 +30,7 @@ def plan_fold(tail: tuple[CommitRow, ...], spans: tuple[Span, ...]) -> Fold | No
 
     The newest commit stays: it is the head of a branch, and whoever opens the graph wants it next.
     """
-    tail_bytes = sum(len(row.body) for row in tail)
+    tail_bytes = sum(len(row.body.encode()) for row in tail)
     if len(tail) <= 1 or (len(tail) <= TAIL_ROWS_MAX and tail_bytes <= TAIL_BYTES_MAX):
         return None
     absorbed: tuple[Span, ...] = ()

@@ -108,8 +108,11 @@ def schema_row(schema: SchemaRow) -> Row:
 
 def decode_schema(row: Mapping[str, Any]) -> SchemaRow:
     """Read a schema row back."""
-    body = json.loads(row["body"])
-    return SchemaRow(hash=row["id"], source=body["source"], catalog=body["catalog"])
+    try:
+        body = json.loads(row["body"])
+        return SchemaRow(hash=row["id"], source=body["source"], catalog=body["catalog"])
+    except (KeyError, ValueError, TypeError) as problem:
+        raise CorruptGraphError(f"schema {row['id']} can not be decoded: {problem!r}") from problem
 
 
 def table_row(table: TableRow) -> Row:

@@ -148,7 +148,7 @@ def genesis(commit: Commit) -> ManifestState:
 
 def append_commit(state: ManifestState, draft: Draft, head: Commit, stamp: Stamp) -> tuple[ManifestState, Commit]:
     """Put a drafted commit on its branch, provided all it depends on still holds."""
-    branch = branch_held(state, draft)
+    branch = branch_held(state, draft.branch, draft.incarnation)
     _check_requirements(draft, head)
     commit = Commit(
         id=draft.id,
@@ -176,15 +176,13 @@ def append_commit(state: ManifestState, draft: Draft, head: Commit, stamp: Stamp
     return replace(state, branches=branches, txns=txns, tail=(*state.tail, CommitRow.of(commit))), commit
 
 
-def branch_held(state: ManifestState, draft: Draft) -> Branch:
-    """Return the branch a draft was made for, whatever it is called now; gone or recreated is a conflict."""
+def branch_held(state: ManifestState, name: str, incarnation: Incarnation) -> Branch:
+    """Return the branch some work was begun on, whatever it is called now; gone or recreated is a conflict."""
     for branch in state.branches.values():
-        if branch.incarnation == draft.incarnation:
+        if branch.incarnation == incarnation:
             return branch
-    what = "was deleted and created again" if draft.branch in state.branches else "was deleted"
-    raise BranchConflictError(
-        f"branch {draft.branch!r} {what} while this was being written; nothing was applied", branch=draft.branch
-    )
+    what = "was deleted and created again" if name in state.branches else "was deleted"
+    raise BranchConflictError(f"branch {name!r} {what} while this was being written; nothing was applied", branch=name)
 
 
 def _check_requirements(draft: Draft, head: Commit) -> None:

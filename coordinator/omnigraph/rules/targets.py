@@ -26,15 +26,16 @@ def read_target(
     if branch is not None and (tag is not None or commit is not None):
         other = "tag" if tag is not None else "commit"
         raise InvalidOptionError(f"'{other}' names a snapshot by itself; leave 'branch' away")
+    bound = default_branch if branch is None else branch
     if tag is not None:
         return AtTag(tag=tag)
     if commit is not None:
         return AtCommit(commit=commit_id(commit))
     if version is not None:
-        return AtVersion(branch=branch or default_branch, version=_version(version))
+        return AtVersion(branch=bound, version=_version(version))
     if timestamp is not None:
-        return AsOf(branch=branch or default_branch, moment=_moment(timestamp))
-    return AtBranch(branch=branch or default_branch)
+        return AsOf(branch=bound, moment=_moment(timestamp))
+    return AtBranch(branch=bound)
 
 
 def commit_id(text: str) -> CommitId:
@@ -45,7 +46,7 @@ def commit_id(text: str) -> CommitId:
 
 
 def _version(version: int) -> int:
-    if isinstance(version, bool) or not 1 <= version <= VERSION_MAX:
+    if type(version) is not int or not 1 <= version <= VERSION_MAX:
         raise InvalidOptionError(f"{version!r} is not a version: versions are whole numbers from 1")
     return version
 

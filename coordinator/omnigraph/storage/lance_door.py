@@ -5,6 +5,7 @@ version number. What Lance does here was measured, and ``tests/guards`` repeats 
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ SEAL_DRAWS_MAX = 3
 BIRTH_VERSION = 1
 
 Predicate: TypeAlias = str | pc.Expression
+STORAGE_WORDS = ("Not found:", "Object at location", "error sending request", "Generic S3 error", "os error")
+_PLACE = re.compile(r",? /\S+\.rs:\d+:\d+")
 LANCE_ERRORS = (OSError, RuntimeError, ValueError)
 
 
@@ -161,9 +164,14 @@ def _is_panic(problem: BaseException) -> bool:
     return type(problem).__module__ == "pyo3_runtime"
 
 
+def _without_places(text: str) -> str:
+    """Return Lance's message without the places in its own source that it names."""
+    return _PLACE.sub("", text).removeprefix("Invalid user input: ").strip()
+
+
 def _failed(what: str, problem: Exception, options: StorageOptions) -> StorageError:
     """Say what failed and why; Lance's text is kept, credentials in it are not."""
-    return StorageError(f"{what}: {scrub(str(problem), options)}")
+    return StorageError(f"{what}: {scrub(_without_places(str(problem)), options)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,24 +229,33 @@ class Tables:
         handle = self._open(uri, BIRTH_VERSION if base is None else base)
         files = [FragmentMetadata.from_json(text) for text in fragments]
         staged = Transaction(handle.version, LanceOperation.Append(files), uuid=transaction)
-        # Here max_retries is how often Lance may draw another random version number; 0 would be none at all.
-        sealed = LanceDataset.commit(handle, staged, detached=True, max_retries=SEAL_DRAWS_MAX)
+        try:
+            # Here max_retries is how often Lance may draw another random version number; 0 would be none at all.
+            sealed = LanceDataset.commit(handle, staged, detached=True, max_retries=SEAL_DRAWS_MAX)
+        except LANCE_ERRORS as problem:
+            raise _failed(f"nothing was applied: {uri} can not be sealed", problem, self._options) from None
         rows, expected = int(sealed.count_rows()), int(handle.count_rows()) + sum(int(f.num_rows) for f in files)
         landed = sealed.read_transaction(sealed.version)
         if rows != expected or landed is None or (landed.uuid, landed.read_version) != (transaction, handle.version):
             raise CorruptGraphError(f"the sealed version of {uri} is not what was asked for; nothing was published")
         return Sealed(lance_version=int(sealed.version), transaction=transaction, rows=rows)
 
-    def count(self, uri: str, version: int, where: Predicate | None = None) -> int:
-        """Count rows of a sealed version."""
+    def count(self, uri: str, version: int, where: Predicate) -> int:
+        """Count the rows of a sealed version that a predicate holds for."""
         handle = self._open(uri, version)
-        with _reading(where):
-            return int(handle.count_rows(filter=where))
+        with self._reading(where):
+            return int(handle.scanner(columns=[], filter=where, with_row_id=True).to_table().num_rows)
 
-    def scan(self, uri: str, version: int, request: "Scan") -> pa.RecordBatchReader:
+    def scan(self, uri: str, version: int, request: Scan) -> pa.RecordBatchReader:
         """Stream rows of a sealed version; blobs come as their bytes."""
-        handle = self._open(uri, version)
-        with _reading(request.where):
+        return self._stream(self._open(uri, version), request)
+
+    def scan_empty(self, schema: pa.Schema, request: Scan) -> pa.RecordBatchReader:
+        """Stream a table that has no rows yet, as particular about the request as one that has."""
+        return self._stream(lance.write_dataset(schema.empty_table(), "memory://"), request)
+
+    def _stream(self, handle: LanceDataset, request: Scan) -> pa.RecordBatchReader:
+        with self._reading(request.where):
             scanner = handle.scanner(
                 columns=None if request.columns is None else list(request.columns),
                 filter=request.where,
@@ -246,7 +263,13 @@ class Tables:
                 prefilter=True,
                 blob_handling="all_binary",
             )
-            return scanner.to_reader()
+            reader = scanner.to_reader()
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            with self._reading(request.where):
+                yield from reader
+
+        return pa.RecordBatchReader.from_batches(reader.schema, batches())
 
     def present(self, uri: str, version: int, ids: Any) -> list[str]:
         """Return which of these ids a sealed version holds."""
@@ -254,27 +277,31 @@ class Tables:
         found: list[str] = []
         for start in range(0, len(ids), IDS_PER_LOOKUP_MAX):
             chunk = ids.slice(start, IDS_PER_LOOKUP_MAX)
-            hits = handle.scanner(columns=["id"], filter=pc.field("id").isin(chunk)).to_table()
+            with self._reading(None):
+                hits = handle.scanner(columns=["id"], filter=pc.field("id").isin(chunk)).to_table()
             found += [str(value) for value in hits.column("id").to_pylist()]
         return found
+
+    @contextmanager
+    def _reading(self, where: Predicate | None) -> Iterator[None]:
+        """Turn Lance's complaints about a scan into ours, and refuse predicates long enough to kill the process."""
+        if isinstance(where, str) and len(where) > PREDICATE_CHARACTERS_MAX:
+            raise InvalidOptionError(
+                f"the filter has {len(where)} characters; at most {PREDICATE_CHARACTERS_MAX} are allowed"
+            )
+        try:
+            yield
+        except LANCE_ERRORS as problem:
+            text = str(problem)
+            # Without a filter there is nothing a caller could have got wrong: the storage did.
+            if isinstance(where, str) and not any(word in text for word in STORAGE_WORDS):
+                raise InvalidOptionError(
+                    f"this can not be read: {scrub(_without_places(text), self._options)}"
+                ) from None
+            raise _failed("reading failed", problem, self._options) from None
 
     def _open(self, uri: str, version: int) -> LanceDataset:
         try:
             return lance.dataset(uri, version=version, storage_options=self._client)
         except LANCE_ERRORS as problem:
             raise _failed(f"version {version} of {uri} can not be opened", problem, self._options) from None
-
-
-@contextmanager
-def _reading(where: Predicate | None) -> Iterator[None]:
-    """Turn Lance's complaints about a scan into ours, and refuse predicates long enough to kill the process."""
-    if isinstance(where, str) and len(where) > PREDICATE_CHARACTERS_MAX:
-        size = len(where)
-        raise InvalidOptionError(f"the filter has {size} characters; at most {PREDICATE_CHARACTERS_MAX} are allowed")
-    try:
-        yield
-    except ValueError as problem:
-        reason = str(problem).removeprefix("Invalid user input: ").split(", /")[0]
-        raise InvalidOptionError(f"this can not be read: {reason}") from problem
-    except OSError as problem:
-        raise StorageError(f"reading failed: {problem}") from problem

@@ -1,0 +1,128 @@
+"""Values into Arrow columns without changing one: what would be cut, wrapped or reinterpreted is refused."""
+
+from collections.abc import Callable, Sequence
+from datetime import date, datetime
+from math import isinf
+from numbers import Integral, Real
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Column: TypeAlias = Any
+"""An Arrow array whose element type is only known at run time; the stubs can not say that."""
+compute: Any = pc
+"""Arrow's functions, untyped for the same reason."""
+
+
+class MisfitError(ValueError):
+    """A value does not fit its column; the text says why."""
+
+
+ARROW_ERRORS = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, UnicodeError)
+
+
+def column_of(values: Sequence[Any], wanted: pa.DataType) -> Column:
+    """Return Python values as a column, each checked to be what the column holds."""
+    checked = [None if value is None else _value(value, wanted) for value in values]
+    try:
+        column = pa.chunked_array([pa.array(checked, wanted)])
+    except ARROW_ERRORS as problem:
+        raise MisfitError(str(problem)) from problem
+    _refuse_new_infinities(column, lambda: _has_infinity(checked))
+    return column
+
+
+def converted(column: Column, wanted: pa.DataType) -> Column:
+    """Return a column in another width of the same kind, if every value stays the same."""
+    if column.type == wanted:
+        return column
+    if _family(column.type) not in (_family(wanted), "nothing"):
+        raise MisfitError(f"the column is {wanted}, but {column.type} was given; convert it first")
+    try:
+        fitted = column.cast(wanted, safe=True)
+    except ARROW_ERRORS as problem:
+        raise MisfitError(str(problem)) from problem
+    _refuse_new_infinities(fitted, lambda: _arrow_infinity(column))
+    if pa.types.is_date64(column.type) and not fitted.cast(column.type).equals(column):
+        raise MisfitError("a date has a time of day")
+    return fitted
+
+
+def _value(value: Any, wanted: pa.DataType) -> Any:
+    if _is_list(wanted):
+        inner: Any = wanted
+        if isinstance(value, str | bytes) or not isinstance(value, Sequence):
+            raise MisfitError(f"{value!r} is not a list")
+        return [None if item is None else _value(item, inner.value_type) for item in value]
+    for accepts, fits, convert in _SCALARS:
+        if accepts(wanted):
+            if not fits(value):
+                raise MisfitError(f"{_shown(value)} is not a {wanted}")
+            return convert(value)
+    raise MisfitError(f"{wanted} columns can not be given as Python values")
+
+
+def _is_whole(value: Any) -> bool:
+    if isinstance(value, bool):
+        return False
+    return isinstance(value, Integral) or (isinstance(value, Real) and float(value).is_integer())
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+_SCALARS: tuple[tuple[Callable[[Any], bool], Callable[[Any], bool], Callable[[Any], Any]], ...] = (
+    (pa.types.is_boolean, lambda v: isinstance(v, bool), bool),
+    (pa.types.is_integer, _is_whole, int),
+    (pa.types.is_floating, _is_number, lambda v: int(v) if isinstance(v, Integral) else float(v)),
+    (pa.types.is_string, lambda v: isinstance(v, str), str),
+    (pa.types.is_large_binary, lambda v: isinstance(v, bytes | bytearray | memoryview), bytes),
+    (pa.types.is_timestamp, lambda v: isinstance(v, datetime), lambda v: v),
+    (pa.types.is_date, lambda v: isinstance(v, date) and not isinstance(v, datetime), lambda v: v),
+)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+
+
+def _family(kind: Any) -> str:
+    """Return the group within which a checked conversion keeps the meaning of a value."""
+    if _is_list(kind):
+        return f"list of {_family(kind.value_type)}"
+    if pa.types.is_dictionary(kind):
+        return _family(kind.value_type)
+    groups = {
+        "text": (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
+        "bytes": (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary),
+        "number": (pa.types.is_integer, pa.types.is_floating),
+        "moment": (pa.types.is_timestamp,),
+        "day": (pa.types.is_date,),
+        "nothing": (pa.types.is_null,),
+    }
+    return next((name for name, tests in groups.items() if any(test(kind) for test in tests)), str(kind))
+
+
+def _refuse_new_infinities(column: Column, had_any: Callable[[], bool]) -> None:
+    """Refuse numbers too large for the column, which Arrow turns into infinity without a word."""
+    if _arrow_infinity(column) and not had_any():
+        raise MisfitError(f"a number is too large for {column.type}")
+
+
+def _arrow_infinity(column: Column) -> bool:
+    while _is_list(column.type):
+        column = compute.list_flatten(column)
+    return pa.types.is_floating(column.type) and bool(compute.any(compute.is_inf(column)).as_py())
+
+
+def _has_infinity(values: Any) -> bool:
+    if isinstance(values, list):
+        return any(_has_infinity(value) for value in values)
+    return isinstance(values, float) and isinf(values)
+
+
+def _shown(value: Any) -> str:
+    text = ascii(value)
+    return text if len(text) <= 60 else text[:57] + "..."
