@@ -7,6 +7,7 @@
     │   ├── InvalidNameError         INVALID_NAME
     │   ├── InvalidOptionError       INVALID_OPTION
     │   ├── InvalidDataError         INVALID_DATA
+    │   ├── MixedMutationError       MIXED_MUTATION
     │   └── SchemaError              SCHEMA_*  (carries line, column, the line itself, a hint)
     ├── NotFoundError              name something that exists
     │   ├── GraphNotFoundError       GRAPH_NOT_FOUND
@@ -20,10 +21,12 @@
     │   ├── GraphExistsError         GRAPH_EXISTS
     │   ├── BranchExistsError        BRANCH_EXISTS
     │   ├── TagExistsError           TAG_EXISTS
+    │   ├── AlreadyAppliedError      ALREADY_APPLIED
     │   └── ObjectExistsError        OBJECT_EXISTS
     ├── ConflictError              refresh and retry
     │   ├── VersionConflictError     VERSION_CONFLICT  (table_key, expected, actual)
     │   ├── BranchConflictError      BRANCH_CONFLICT
+    │   ├── AbandonedError           ABANDONED
     │   └── ContentionError          CONTENTION
     ├── NotPermittedError          this handle or this name does not allow it
     │   ├── ReadOnlyError            READ_ONLY
@@ -34,6 +37,7 @@
         ├── UnsupportedFormatError   UNSUPPORTED_FORMAT   (upgrade omnigraph)
         ├── OutdatedFormatError      OUTDATED_FORMAT      (open it read-write once)
         ├── UnsafeStoreError         UNSAFE_STORE
+        ├── RecoveryRefusedError     RECOVERY_REFUSED     (names the file and the remedy)
         └── CommitOutcomeUnknownError OUTCOME_UNKNOWN     (names the commit to look for)
 
 ``str(error)`` begins with the stable code in brackets, because Spark keeps nothing of a Python
@@ -105,6 +109,12 @@ class InvalidDataError(InvalidInputError):
     """Rows do not fit the type they were given for."""
 
     code = "INVALID_DATA"
+
+
+class MixedMutationError(InvalidInputError):
+    """A transaction adds or changes rows, or it deletes some: never both."""
+
+    code = "MIXED_MUTATION"
 
 
 class SchemaError(InvalidInputError):
@@ -202,6 +212,12 @@ class TagExistsError(AlreadyExistsError):
     code = "TAG_EXISTS"
 
 
+class AlreadyAppliedError(AlreadyExistsError):
+    """This ``txnVersion`` of this application has landed before: ``commit`` is what it made."""
+
+    code = "ALREADY_APPLIED"
+
+
 class ObjectExistsError(AlreadyExistsError):
     """The object store holds something under this key already."""
 
@@ -231,6 +247,12 @@ class BranchConflictError(ConflictError):
     """The branch was deleted, recreated, moved or its schema changed while we worked."""
 
     code = "BRANCH_CONFLICT"
+
+
+class AbandonedError(ConflictError):
+    """Someone decided that this commit will never be, because its writer seemed dead or gave up."""
+
+    code = "ABANDONED"
 
 
 class ContentionError(ConflictError):
@@ -292,6 +314,12 @@ class UnsafeStoreError(StorageError):
     """The object store does not honour conditional puts, so concurrent writers would lose data."""
 
     code = "UNSAFE_STORE"
+
+
+class RecoveryRefusedError(StorageError):
+    """A sidecar can not be understood, so no writer may go on; it was kept."""
+
+    code = "RECOVERY_REFUSED"
 
 
 class CommitOutcomeUnknownError(StorageError):

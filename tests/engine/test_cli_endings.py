@@ -13,16 +13,21 @@ import omnigraph as og
 from omnigraph.cli.app import app
 from omnigraph.cli.output import Exit, exit_code
 from omnigraph.errors import (
+    AbandonedError,
+    AlreadyAppliedError,
     AlreadyExistsError,
     BranchConflictError,
+    CommitOutcomeUnknownError,
     ContentionError,
     CorruptGraphError,
     InvalidDataError,
     InvalidNameError,
     InvalidOptionError,
+    MixedMutationError,
     NotFoundError,
     OmnigraphError,
     ReadOnlyError,
+    RecoveryRefusedError,
     SchemaError,
     VersionConflictError,
 )
@@ -125,6 +130,11 @@ def test_wrong_usage_ends_with_two(graph: og.Graph, arguments: list[str]) -> Non
         (BranchConflictError("x"), 4),
         (ContentionError("x"), 4),
         (VersionConflictError("x", table_key="node:A", expected=1, actual=2), 4),
+        (AbandonedError("x"), 4),
+        (AlreadyAppliedError("x"), 4),
+        (MixedMutationError("x"), 1),
+        (CommitOutcomeUnknownError("x"), 1),
+        (RecoveryRefusedError("x"), 6),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else str(value),
 )

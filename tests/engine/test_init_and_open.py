@@ -16,6 +16,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import (
+    CommitOutcomeUnknownError,
     GraphExistsError,
     GraphNotFoundError,
     InvalidOptionError,
@@ -25,6 +26,7 @@ from omnigraph.errors import (
     StorageError,
     UnsupportedFormatError,
 )
+from omnigraph.ids import is_ulid
 from omnigraph.testing.commits import bare_commit, session_of
 from omnigraph.testing.s3_server import SeaweedServer
 
@@ -343,8 +345,12 @@ def test_a_publish_that_was_under_way_when_the_format_changed_changes_nothing_vi
     tx.append("Person", [{"name": "Late"}])
     stamp_from_the_future(og.open(tmp_path / "g"))
     versions = files_of(tmp_path / "g" / "__manifest" / "_versions")
-    with pytest.raises(UnsupportedFormatError, match="upgrade omnigraph"):
+    with pytest.raises(CommitOutcomeUnknownError, match="upgrade omnigraph") as unknown:
         tx.__exit__(None, None, None)
+    assert is_ulid(unknown.value.commit)
+    assert unknown.value.commit in str(unknown.value)
+    [promise] = (tmp_path / "g" / "__recovery").iterdir()
+    assert f'"commit": "{unknown.value.commit}"' in promise.read_text(), "only a newer omnigraph may decide about it"
     with pytest.raises(UnsupportedFormatError, match="upgrade omnigraph"):
         bare_commit(graph, stale=True)
     assert files_of(tmp_path / "g" / "__manifest" / "_versions") == versions

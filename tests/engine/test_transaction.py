@@ -45,6 +45,16 @@ def ids(graph: og.Graph, type_: str = "Person") -> list[Any]:
     return sorted(graph.snapshot().read(type_).column("id").to_pylist(), key=str)
 
 
+def inserted(rows: int) -> dict[str, int]:
+    """What a receipt says of new rows in one file, but for its size."""
+    return {"rows_inserted": rows, "rows_updated": 0, "rows_unchanged": 0, "rows_deleted": 0, "files": 1}
+
+
+def data_files(graph: og.Graph, key: str) -> list[Path]:
+    table = graph.catalog(graph.refresh()).table_type(key)
+    return sorted(Path(graph.root).glob(f"*/{table.table_id}/data/*.lance"))
+
+
 # -- all or nothing -----------------------------------------------------------------------------------
 
 
@@ -65,13 +75,17 @@ def test_the_receipt_says_what_was_published(graph: og.Graph) -> None:
         tx.append("Person", people("Ann", "Bob"))
         tx.append("Event", [{"what": "x"}])
     head = graph.refresh()
-    assert tx.receipt.to_dict() == {
-        "branch": "main",
-        "commit": head.id,
-        "version": 2,
-        "tables": {"node:Person": {"rows_inserted": 2}, "node:Event": {"rows_inserted": 1}},
-    }
-    assert head.metrics == {"node:Person": {"rows_inserted": 2}, "node:Event": {"rows_inserted": 1}}
+    told = tx.receipt.to_dict()
+    spent, tables = told.pop("milliseconds"), told.pop("tables")
+    assert told == {"branch": "main", "commit": head.id, "version": 2, "attempts": 1, "rerun": False}
+    assert set(spent) == {"promise", "seal", "publish", "forget"}
+    assert min(spent.values()) > 0
+    assert set(tables) == {"node:Person", "node:Event"}
+    for key, rows in (("node:Person", 2), ("node:Event", 1)):
+        size = tables[key].pop("bytes")
+        assert size == sum(file.stat().st_size for file in data_files(graph, key))
+        assert tables[key] == inserted(rows)
+        assert head.metrics[key] == {**inserted(rows), "bytes": size}
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, InvalidDataError])
@@ -141,7 +155,21 @@ def test_a_transaction_without_rows_makes_no_commit(graph: og.Graph) -> None:
     with graph.transaction(message="nothing") as tx:
         tx.append("Person", pa.table({"name": pa.array([], pa.string())}))
     assert graph.refresh() == before
-    assert tx.receipt.to_dict() == {"branch": "main", "commit": None, "version": None, "tables": {}}
+    assert tx.receipt.to_dict() == {
+        "branch": "main",
+        "commit": None,
+        "version": None,
+        "tables": {},
+        "attempts": 0,
+        "milliseconds": {},
+        "rerun": False,
+    }
+
+
+@pytest.mark.parametrize("rows", [[], pa.table({"name": pa.array([], pa.string())})])
+def test_a_transaction_without_rows_leaves_no_files(graph: og.Graph, rows: Any) -> None:
+    with graph.transaction() as tx:
+        tx.append("Person", rows)
     assert not (Path(graph.root) / "nodes").exists()
 
 

@@ -1,6 +1,7 @@
 """The documentation keeps its word: its code runs, its links lead somewhere, and nothing public is left out."""
 
 import inspect
+import json
 import os
 import re
 import subprocess
@@ -16,12 +17,16 @@ import typer.main
 import omnigraph as og
 from omnigraph import errors
 from omnigraph.cli.app import app
-from omnigraph.engine import publisher
+from omnigraph.engine import committer, publisher, recovery
 from omnigraph.errors import OmnigraphError
 from omnigraph.model.manifest import FORMAT_KEY, FORMAT_VERSION
+from omnigraph.model.sidecar import SIDECAR_BYTES_MAX, SIDECAR_NUMBER
+from omnigraph.model.staged import STAGED_SCHEMA
 from omnigraph.rules import folding, manifest_rows
 from omnigraph.rules.schema_compile import FreshIds, compile_schema
 from omnigraph.storage import manifest
+from omnigraph.storage.audit import audit_schema
+from omnigraph.storage.sidecars import Sidecars
 
 HERE = Path(__file__).resolve().parents[2]
 DOCS = HERE / "docs"
@@ -239,7 +244,22 @@ ON_DISK = [
     f"Every {manifest.SWEEP_EVERY_PUBLISHES}th also",
     f"at most {publisher.ATTEMPTS_MAX:,} times",
     f"for {publisher.DEADLINE_SECONDS:.0f} seconds",
+    f"| `sidecar` | the form, `{SIDECAR_NUMBER}`;",
+    f"larger than {SIDECAR_BYTES_MAX >> 20} MiB",
+    f"`staged` has `schema` (the form, `{STAGED_SCHEMA}`)",
+    f"when {recovery.ABANDONED_DROPPED_MIN} or more of them are older than one day",
 ]
+
+
+def test_the_pages_about_recovery_state_its_limits() -> None:
+    guide = (DOCS / "guides" / "recover.md").read_text(encoding="utf-8")
+    concept = (DOCS / "concepts" / "transactions-and-recovery.md").read_text(encoding="utf-8")
+    seconds = f"{recovery.OWNER_GRACE.total_seconds():.0f} seconds"
+    assert (seconds in guide, seconds in concept) == (True, True)
+    assert f"at most {committer.SEALS_MAX} times" in concept
+    assert recovery.ABANDONED_KEPT.days == 1
+    for kind in (recovery.ROLLED_FORWARD, recovery.ROLLED_BACK, recovery.DISCARDED):
+        assert f"| `{kind}` |" in guide
 
 
 @pytest.mark.parametrize("statement", ON_DISK)
@@ -253,6 +273,29 @@ def test_the_format_page_lists_every_column_and_every_row_kind() -> None:
     kinds = [value for name, value in vars(manifest_rows).items() if name.isupper() and isinstance(value, str)]
     named = [*manifest_rows.manifest_schema(FORMAT_VERSION).names, *(k for k in kinds if ":" not in k)]
     assert [name for name in named if f"| `{name}` |" not in page] == []
+
+
+def test_the_format_page_lists_every_field_of_a_sidecar_and_every_column_of_the_audit(tmp_path: Path) -> None:
+    graph = og.init(tmp_path / "g", "node A { x: String @key }")
+    seen: list[dict[str, Any]] = []
+    keep = Sidecars.put
+
+    def put(self: Sidecars, sidecar: Any) -> None:
+        seen.append(json.loads(sidecar.to_bytes()))
+        keep(self, sidecar)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Sidecars, "put", put)
+        for write in ("append", "upsert", "overwrite"):
+            with graph.transaction() as tx:
+                getattr(tx, write)("A", [{"x": write}])
+        with graph.transaction() as tx:
+            tx.delete("A", "true")
+    page = (DOCS / "reference" / "on-disk-format.md").read_text(encoding="utf-8")
+    tables = [table for body in seen for table in body["tables"]]
+    named = {*seen[0], *tables[0], *(name for table in tables for name in table["staged"]), *audit_schema().names}
+    assert {table["staged"]["kind"] for table in tables} == {"append", "upsert", "overwrite", "delete"}
+    assert sorted(name for name in named if f"`{name}`" not in page) == []
 
 
 # -- requirements ---------------------------------------------------------------------------------------

@@ -109,6 +109,28 @@ def snapshot(
         output.show(facts, as_json, draw)
 
 
+@app.command()
+def recover(
+    root: Root,
+    list_: Annotated[bool, typer.Option("--list", help="Only show what was recovered so far.")] = False,
+    storage: Storage = None,
+    as_json: Json = False,
+) -> None:
+    """Finish or give up what dead writers promised, now; opening a graph for writing does it too, politely."""
+    with output.reporting(as_json):
+        if list_:
+            rows = [row.to_dict() for row in opened(root, storage).recoveries()]
+            shown = [(r["created_at"][:19], r["kind"], r["branch"], r["commit"], r["original_actor"]) for r in rows]
+            columns = ("time (UTC)", "kind", "branch", "commit", "actor")
+            output.show(rows, as_json, output.table(None, columns, shown))
+            return
+        graph = opened(root, storage, write=True)
+        done = [found.to_dict() for found in (*graph.healed, *graph.recover())]
+        told = [(r["kind"], r["branch"], r["commit"], r["reason"]) for r in done]
+        draw = output.table(None, ("kind", "branch", "commit", "reason"), told)
+        output.show(done, as_json, draw if done else output.line("nothing to recover"))
+
+
 @branch_app.command("create")
 def branch_create(
     root: Root,

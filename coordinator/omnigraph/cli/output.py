@@ -20,6 +20,7 @@ from omnigraph.errors import (
     InvalidOptionError,
     NotFoundError,
     OmnigraphError,
+    RecoveryRefusedError,
 )
 
 
@@ -38,6 +39,7 @@ class Exit(IntEnum):
 _EXITS: tuple[tuple[tuple[type[OmnigraphError], ...], Exit], ...] = (
     ((InvalidNameError, InvalidOptionError), Exit.USAGE),
     ((NotFoundError,), Exit.NOT_FOUND),
+    ((RecoveryRefusedError,), Exit.RECOVERY_REFUSED),
     ((ConflictError, AlreadyExistsError), Exit.CONFLICT),
 )
 

@@ -1,8 +1,10 @@
 """The things that can be published."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 
-from omnigraph.errors import BranchConflictError, CorruptGraphError
+from omnigraph.errors import AbandonedError, BranchConflictError, CorruptGraphError
 from omnigraph.ids import CommitId, Incarnation
 from omnigraph.model.lineage import Branch, Commit, ForkPoint, Tag
 from omnigraph.model.manifest import ManifestState
@@ -26,6 +28,8 @@ class AddCommit:
     manifest: Manifest
     draft: Draft
     stamp: Stamp
+    promised: Callable[[], bool] = lambda: True
+    """Whether the promise still stands, asked after the state was read: a helper must not finish what was settled."""
     traceable: bool = True
 
     @property
@@ -40,9 +44,68 @@ class AddCommit:
 
     def propose(self, reading: Reading) -> tuple[ManifestState, Commit]:
         """Append the commit if all it depends on still holds."""
+        if not self.promised():
+            raise AbandonedError(f"commit {self.draft.id} was settled by someone else meanwhile", commit=self.draft.id)
         branch = refs.branch_held(reading.state, self.draft.branch, self.draft.incarnation)
         head = commit_of(self.manifest, reading, branch.head)
         return refs.append_commit(reading.state, self.draft, head, self.stamp)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Abandoned:
+    """The answer of :class:`Abandon`: the commit, if it was there after all."""
+
+    commit: Commit | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Abandon:
+    """Decide, in the manifest, that a promised commit will never be: either it is there, or it never will be."""
+
+    manifest: Manifest
+    commit: CommitId
+    at: datetime
+    traceable: bool = True
+
+    @property
+    def subject(self) -> str:
+        """Name the commit."""
+        return f"the giving up of commit {self.commit}"
+
+    def landed(self, reading: Reading) -> Abandoned | None:
+        """Tell whether the matter is decided, one way or the other."""
+        row = self.manifest.commit(reading, self.commit)
+        if row is not None:
+            return Abandoned(commit=row.commit)
+        return Abandoned(commit=None) if self.commit in reading.state.abandoned else None
+
+    def propose(self, reading: Reading) -> tuple[ManifestState, Abandoned]:
+        """Record the decision, unless the commit is there."""
+        row = self.manifest.commit(reading, self.commit)
+        if row is not None:
+            return reading.state, Abandoned(commit=row.commit)
+        return refs.abandon(reading.state, self.commit, self.at), Abandoned(commit=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settle:
+    """Drop the record of given-up commits whose promises are gone: nobody can try them any more."""
+
+    commits: frozenset[CommitId]
+    traceable: bool = True
+
+    @property
+    def subject(self) -> str:
+        """Say what is dropped."""
+        return f"the record of {len(self.commits)} given-up commits"
+
+    def landed(self, reading: Reading) -> int | None:
+        """Tell whether none of them is recorded."""
+        return None if self.commits & set(reading.state.abandoned) else len(self.commits)
+
+    def propose(self, reading: Reading) -> tuple[ManifestState, int]:
+        """Drop the rows."""
+        return refs.settled(reading.state, self.commits), len(self.commits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,15 +2,16 @@
 
 import json
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache
 
 from omnigraph.engine.changes import AddCommit
 from omnigraph.engine.history import History
+from omnigraph.engine.recovery import Recovered, Recovery
 from omnigraph.engine.refs import Branches, Tags
 from omnigraph.engine.session import Session
 from omnigraph.engine.snapshot import Snapshot
-from omnigraph.engine.transaction import Transaction
+from omnigraph.engine.transaction import Intent, Transaction
 from omnigraph.errors import CorruptGraphError
 from omnigraph.ids import CommitId
 from omnigraph.model.catalog import Catalog
@@ -20,7 +21,8 @@ from omnigraph.model.targets import AtBranch, AtCommit
 from omnigraph.rules.refs import Draft, branch_named
 from omnigraph.rules.schema_print import print_schema
 from omnigraph.rules.targets import commit_id, read_target
-from omnigraph.rules.who import check_message
+from omnigraph.rules.who import check_actor, check_message, check_txn
+from omnigraph.storage.audit import AuditRow
 
 LOG_COMMITS_DEFAULT = 20
 
@@ -51,7 +53,10 @@ class Graph:
         self._session = session
         self._history = History(session.manifest, session.publisher)
         self._schemas: dict[str, SchemaRow] = {}
+        self._recovery = Recovery(session, self._history)
         self.branch = branch
+        self.healed: tuple[Recovered, ...] = ()
+        """What opening this handle finished or gave up for dead writers."""
         self.branches = Branches(session, self._history)
         self.tags = Tags(session, self._history)
         self.schema = Schema(self)
@@ -110,12 +115,42 @@ class Graph:
         return Snapshot(found, lambda: self.catalog(found), self._session.tables, self._session.root)
 
     def transaction(
-        self, branch: str | None = None, *, message: str | None = None, actor: str | None = None
+        self,
+        branch: str | None = None,
+        *,
+        message: str | None = None,
+        actor: str | None = None,
+        user_metadata: str | None = None,
+        txn: tuple[str, int] | None = None,
     ) -> Transaction:
-        """Begin a write that becomes one commit, or nothing."""
+        """Begin a write that becomes one commit, or nothing.
+
+        ``txn`` is an application's name and a version that only grows: a rerun with the same pair does nothing.
+        """
         self._session.writable()
-        check_message(message)
-        return Transaction(self._session, self._history, self.catalog, self._bound(branch), message, actor)
+        intent = Intent(
+            branch=self._bound(branch),
+            message=check_message(message),
+            actor=check_actor(actor),
+            user_metadata=check_message(user_metadata, "user metadata"),
+            txn=check_txn(txn),
+        )
+        self.heal()
+        return Transaction(self._session, self._history, self.catalog, intent)
+
+    def heal(self) -> list[Recovered]:
+        """Finish or give up what dead writers promised; every write and every read-write open begins with this."""
+        self._session.writable()
+        return self._recovery.sweep()
+
+    def recover(self, *, grace: timedelta = timedelta(0)) -> list[Recovered]:
+        """Settle every promise now, also one whose owner was heard of within ``grace``; it is safe, if impolite."""
+        self._session.writable()
+        return self._recovery.sweep(grace)
+
+    def recoveries(self) -> list[AuditRow]:
+        """Return what was recovered so far, oldest first."""
+        return self._session.audit.rows()
 
     def _bound(self, branch: str | None) -> str:
         return self.branch if branch is None else branch

@@ -36,6 +36,11 @@ class History:
         """Return the commit that a branch name, tag name or commit id stands for now."""
         return self.looking(lambda reading: self._resolve(_target_named(name, reading.state), reading))
 
+    def landed(self, commit: CommitId) -> Commit | None:
+        """Return a commit if it is there."""
+        row = self.looking(lambda reading: self._manifest.commit(reading, commit))
+        return None if row is None else row.commit
+
     def head(self, branch: str, incarnation: Incarnation | None = None) -> tuple[Branch, Commit]:
         """Return a branch and its newest commit, seen at one moment; an incarnation is found under any name."""
 

@@ -17,12 +17,15 @@ from omnigraph.model.manifest import SchemaRow, TableRow
 from omnigraph.rules.refs import Stamp, genesis
 from omnigraph.rules.schema_compile import FreshIds, compile_schema
 from omnigraph.rules.who import check_actor
+from omnigraph.storage.audit import Audit
 from omnigraph.storage.lance_door import SwapLostError, SwappedRows, SwapUncertainError, Tables
-from omnigraph.storage.layout import MANIFEST, table_location
+from omnigraph.storage.layout import AUDIT, MANIFEST, table_location
 from omnigraph.storage.manifest import Manifest, Reading
 from omnigraph.storage.objects import open_objects
 from omnigraph.storage.probe import refuse_unsafe_store
 from omnigraph.storage.roots import GraphRoot
+from omnigraph.storage.sidecars import Sidecars
+from omnigraph.storage.staging import Staging
 
 SCHEMA_FILE_SUFFIX = ".pg"
 
@@ -72,7 +75,13 @@ def open_graph(
         raise GraphNotFoundError(
             f"there is no graph at {place}; create one with omnigraph.init", root=str(place)
         ) from None
-    return _graph(place, manifest, sources, who, reading=reading, read_only=read_only)
+    graph = _graph(place, manifest, sources, who, reading=reading, read_only=read_only)
+    return graph if read_only else _healed(graph)
+
+
+def _healed(graph: Graph) -> Graph:
+    graph.healed = tuple(graph.heal())
+    return graph
 
 
 def schema_text(schema: "str | PathLike[str]") -> str:
@@ -97,11 +106,15 @@ def _read_migrated(manifest: Manifest) -> Reading:
 def _graph(
     place: GraphRoot, manifest: Manifest, sources: Sources, actor: str | None, *, reading: Reading, read_only: bool
 ) -> Graph:
+    objects = open_objects(place)
     session = Session(
         root=place,
         manifest=manifest,
         publisher=Publisher(manifest, sources, reading),
         tables=Tables(place.options),
+        staging=Staging(place.options),
+        sidecars=Sidecars(objects),
+        audit=Audit(SwappedRows(place.uri(AUDIT), place.options), objects, AUDIT),
         sources=sources,
         actor=actor,
         read_only=read_only,

@@ -67,13 +67,20 @@ class Publisher:
         """Make a change visible exactly once, or raise an error that means it is not and never will be.
 
         The first attempt builds on the state this process knows: if that is stale the swap is lost,
-        at the cost of one small file. Every later attempt reads first, and first looks whether the
-        one before, that seemed to fail, is visible after all.
+        at the cost of one small file. Every later attempt reads first. Each one begins by looking whether
+        the change is visible already, by an attempt that seemed to fail or by another process that helped.
         """
         give_up_at = self._sources.monotonic() + DEADLINE_SECONDS
         reading = self._known or self.read()
         doubt: Doubt | None = None
         for attempt in range(ATTEMPTS_MAX):
+            found = change.landed(reading) if doubt or change.traceable else None
+            if found is not None:
+                return found
+            if doubt is not None and reading.at.version >= doubt.version:
+                doubt = None  # the version it could have become is taken, and not by us: it never will be
+            if attempt and self._sources.monotonic() > give_up_at:
+                break
             try:
                 state, answer = change.propose(reading)
             except OmnigraphError:
@@ -94,13 +101,6 @@ class Publisher:
                 raise
             self._pause(attempt)
             reading = self._read_again(change, doubt)
-            found = change.landed(reading) if doubt or change.traceable else None
-            if found is not None:
-                return found
-            if doubt is not None and reading.at.version >= doubt.version:
-                doubt = None  # the version it could have become is taken, and not by us: it never will be
-            if self._sources.monotonic() > give_up_at:
-                break
         raise self._gave_up(change, doubt)
 
     def _read_again(self, change: Change[T], doubt: Doubt | None) -> Reading:

@@ -7,9 +7,12 @@ from omnigraph.errors import ReadOnlyError
 from omnigraph.ids import Sources
 from omnigraph.rules.refs import Stamp
 from omnigraph.rules.who import check_actor
+from omnigraph.storage.audit import Audit
 from omnigraph.storage.lance_door import Tables
 from omnigraph.storage.manifest import Manifest
 from omnigraph.storage.roots import GraphRoot
+from omnigraph.storage.sidecars import Sidecars
+from omnigraph.storage.staging import Staging
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +23,9 @@ class Session:
     manifest: Manifest
     publisher: Publisher
     tables: Tables
+    staging: Staging
+    sidecars: Sidecars
+    audit: Audit
     sources: Sources
     actor: str | None
     read_only: bool

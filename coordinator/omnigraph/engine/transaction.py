@@ -1,74 +1,84 @@
 """A write over any number of tables that becomes one commit, or nothing.
 
-Rows are staged as they are given: files that nothing refers to. When the block ends, each touched
-table is sealed as a detached version built on exactly the pinned one, and one publish makes all of
-them visible. Whatever fails before that leaves only files nobody sees.
+Rows are staged as they are given: files that nothing refers to. When the block ends, the committer
+promises, seals and publishes. Whatever fails before that leaves only files nobody sees.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self, TypeAlias
 
 import pyarrow as pa
 
-from omnigraph.engine.changes import AddCommit
+from omnigraph.engine.committer import Committer, Progress, duplicates, this_process
 from omnigraph.engine.history import History
 from omnigraph.engine.session import Session
-from omnigraph.errors import ContentionError, InvalidDataError, TransactionStateError, VersionConflictError
+from omnigraph.errors import InvalidOptionError, MixedMutationError, OmnigraphError, TransactionStateError
+from omnigraph.failpoints import Failpoint, reach
 from omnigraph.ids import CommitId, TableId
 from omnigraph.model.catalog import Catalog
 from omnigraph.model.lineage import Commit
 from omnigraph.model.receipt import Receipt, TableReceipt
 from omnigraph.model.schema import TableType
-from omnigraph.model.tables import Pin
+from omnigraph.model.sidecar import Sidecar, TablePromise
+from omnigraph.model.staged import Staged
 from omnigraph.rules.arrow_schema import arrow_schema
 from omnigraph.rules.conform import Rows, conform
 from omnigraph.rules.identity import repeated
-from omnigraph.rules.refs import Draft
 from omnigraph.rules.values import Column
-from omnigraph.rules.who import check_actor
+from omnigraph.storage.lance_door import Scan
 from omnigraph.storage.layout import table_location
+from omnigraph.storage.staging import Ticket
 
-SEALS_MAX = 50
-SAMPLE_MAX = 5
+AnyRows: TypeAlias = "Rows | pa.RecordBatchReader | Iterable[Mapping[str, Any]]"
+Verb = Literal["append", "upsert", "overwrite", "delete"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intent:
+    """What a transaction is for, as its caller said it."""
+
+    branch: str
+    message: str | None = None
+    actor: str | None = None
+    user_metadata: str | None = None
+    txn: tuple[str, int] | None = None
 
 
 @dataclass(slots=True, kw_only=True)
-class _Staged:
+class _Table:
     """What has been staged for one table so far."""
 
     kind: TableType
-    uri: str
-    fragments: list[str] = field(default_factory=list)
+    verb: Verb
+    ticket: Ticket
+    parts: list[Staged] = field(default_factory=list)
     ids: list[Column] = field(default_factory=list)
+    predicates: list[str] = field(default_factory=list)
 
     @property
-    def all_ids(self) -> Column:
-        return pa.concat_arrays(self.ids)
+    def key(self) -> str:
+        return str(self.kind.table)
 
 
 class Transaction:
     """A context manager: leave the block and everything is published, raise in it and nothing is."""
 
     def __init__(
-        self,
-        session: Session,
-        history: History,
-        catalog: Callable[[Commit], Catalog],
-        branch: str,
-        message: str | None,
-        actor: str | None,
+        self, session: Session, history: History, catalog: Callable[[Commit], Catalog], intent: Intent
     ) -> None:
         self._session = session
         self._history = history
-        self._message = message
-        self._actor = check_actor(actor)
-        self._branch, self._base = history.head(branch)
+        self._intent = intent
+        self._branch, self._base = history.head(intent.branch)
         self._catalog = catalog(self._base)
-        self._staged: dict[TableId, _Staged] = {}
+        self._tables: dict[TableId, _Table] = {}
         self._open = True
         self._receipt: Receipt | None = None
+        self._landed_before = self._earlier_commit()
 
     @property
     def receipt(self) -> Receipt:
@@ -77,23 +87,39 @@ class Transaction:
             raise TransactionStateError("this transaction has not been published, so it has no receipt")
         return self._receipt
 
-    def append(self, type: str, rows: "Rows | pa.RecordBatchReader | Iterable[Mapping[str, Any]]") -> None:
+    def append(self, type: str, rows: AnyRows) -> None:
         """Insert rows; one whose id exists already makes the whole transaction fail. A reader is streamed."""
-        self._usable()
-        kind = self._catalog.table_type(type)
-        if isinstance(rows, pa.RecordBatchReader):
-            for batch in rows:
-                self._stage(kind, batch)
-        else:
-            self._stage(kind, rows if isinstance(rows, pa.Table | pa.RecordBatch | Sequence) else list(rows))
+        with self._working("append", type) as table:
+            if table is not None:
+                self._stage(table, rows, self._session.staging.append)
 
-    def _stage(self, kind: TableType, rows: Rows) -> None:
-        table = conform(kind, rows, self._session.sources.mint)
-        if table.num_rows == 0:
-            return
-        staged = self._staged.get(kind.table_id) or self._begin(kind)
-        staged.fragments += self._session.tables.stage(staged.uri, table.to_reader())
-        staged.ids.append(table.column("id").combine_chunks())
+    def upsert(self, type: str, rows: AnyRows) -> None:
+        """Insert rows, or replace those that have their id; rows that are there already, value for value, stay."""
+        with self._working("upsert", type) as table:
+            if table is not None:
+                self._stage(table, rows, self._session.staging.upsert)
+
+    def overwrite(self, type: str, rows: AnyRows) -> None:
+        """Replace all rows of one type, and of no other; no rows at all empty it."""
+        with self._working("overwrite", type) as table:
+            if table is not None:
+                self._stage(table, rows, self._session.staging.overwrite)
+
+    def delete(self, type: str, where: str | None = None, *, ids: Sequence[str] | None = None) -> None:
+        """Delete the rows of a type that a filter holds for, or that have these ids."""
+        if (where is None) == (ids is None):
+            raise InvalidOptionError("delete takes a filter or ids: one of them, and not both")
+        if isinstance(ids, str):
+            raise InvalidOptionError("ids is one text; give a list of ids")
+        with self._working("delete", type) as table:
+            if table is None:
+                return
+            if where is not None:
+                table.predicates.append(where)
+            else:
+                table.ids.append(pa.array(list(ids or ()), pa.string()))
+            if table.predicates and table.ids:
+                raise InvalidOptionError(f"delete rows of {table.key} by filter or by ids, not by both at once")
 
     def __enter__(self) -> Self:
         self._usable()
@@ -102,90 +128,182 @@ class Transaction:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._open = False
+        was_open, self._open = self._open, False
         if error is None:
+            if not was_open:
+                raise TransactionStateError("a step of this transaction failed, so nothing was applied")
             self._receipt = self._publish()
+
+    # -- staging ------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _working(self, verb: Verb, type: str) -> Iterator[_Table | None]:
+        """Give the table a verb works on, or None if the whole transaction is a rerun; a failure ends it."""
+        self._usable()
+        try:
+            kind = self._catalog.table_type(type)
+            self._refuse_mixture(verb, kind)
+            yield None if self._landed_before is not None else self._table(verb, kind)
+        except BaseException:
+            self._open = False
+            raise
 
     def _usable(self) -> None:
         if not self._open:
             raise TransactionStateError("this transaction has ended; begin another one")
 
-    def _begin(self, kind: TableType) -> _Staged:
-        uri = self._session.root.uri(table_location(kind.table.kind, kind.table_id))
-        if kind.table_id not in self._base.pins:
-            self._session.tables.ensure(uri, arrow_schema(kind))
-        self._staged[kind.table_id] = staged = _Staged(kind=kind, uri=uri)
-        return staged
+    def _refuse_mixture(self, verb: Verb, kind: TableType) -> None:
+        for table in self._tables.values():
+            if (table.verb == "delete") != (verb == "delete"):
+                raise MixedMutationError(
+                    "a transaction has inserts/updates or deletes, never both: nothing was applied; "
+                    "split into separate mutations, or use a branch and a merge"
+                )
+            if table.kind is kind and table.verb != verb:
+                raise InvalidOptionError(
+                    f"{table.key} is already being written by {table.verb!r}; use one kind of write per type"
+                )
+
+    def _table(self, verb: Verb, kind: TableType) -> _Table:
+        if kind.table_id not in self._tables:
+            uri = self._session.root.uri(table_location(kind.table.kind, kind.table_id))
+            pin = self._base.pins.get(kind.table_id)
+            ticket = Ticket(uri=uri, base_version=None if pin is None else pin.lance_version)
+            self._tables[kind.table_id] = _Table(kind=kind, verb=verb, ticket=ticket)
+        return self._tables[kind.table_id]
+
+    def _stage(self, table: _Table, rows: AnyRows, stage: Callable[[Ticket, pa.RecordBatchReader], Staged]) -> None:
+        reach(Failpoint.BEFORE_STAGE)
+        schema = arrow_schema(table.kind)
+        batches = self._conformed(table, rows)
+        if table.ticket.base_version is None:
+            first = next(batches, None)
+            if first is None:
+                return  # no rows for a table that has none: nothing to write, and no reason to make its dataset
+            self._session.tables.ensure(table.ticket.uri, schema)
+            batches = chain([first], batches)
+        reader = pa.RecordBatchReader.from_batches(schema, batches)
+        table.parts.append(stage(table.ticket, reader))
+        reach(Failpoint.AFTER_STAGE)
+
+    def _conformed(self, table: _Table, rows: AnyRows) -> Iterator[pa.RecordBatch]:
+        """Yield rows as the table stores them, a batch at a time, and keep their ids."""
+        for part in _parts(rows):
+            fitted = conform(table.kind, part, self._session.sources.mint)
+            if fitted.num_rows:
+                table.ids.append(fitted.column("id").combine_chunks())
+                yield from fitted.to_batches()
+
+    # -- publishing ---------------------------------------------------------------------------------
+
+    def _earlier_commit(self) -> CommitId | None:
+        if self._intent.txn is None:
+            return None
+        app, version = self._intent.txn
+        last = self._session.publisher.read().state.txns.get(app)
+        return last.commit if last is not None and last.version >= version else None
 
     def _publish(self) -> Receipt:
-        if not self._staged:
-            return Receipt(branch=self._branch.name, commit=None, version=None)
-        self._refuse_repeats()
-        commit_id = CommitId(self._session.sources.mint())
-        base = self._base
-        for _ in range(SEALS_MAX):
-            self._refuse_existing(base)
-            draft = self._draft(commit_id, base)
-            change = AddCommit(manifest=self._session.manifest, draft=draft, stamp=self._session.stamp(self._actor))
-            try:
-                return self._answer(self._session.publisher.publish(change))
-            except VersionConflictError:
-                # Inserts commute: seal the same files on the table as it is now, after checking it for our ids.
-                _, base = self._history.head(self._branch.name, self._branch.incarnation)
-        raise ContentionError("nothing was applied: the tables kept changing; try again")
+        if self._landed_before is not None:
+            return self._rerun(self._landed_before)
+        try:
+            return self._publish_once()
+        except OmnigraphError:
+            # Whatever was in the way may be this very work, done by a twin of ours that was faster.
+            twin = self._earlier_commit()
+            if twin is None:
+                raise
+            return self._rerun(twin)
 
-    def _draft(self, commit_id: CommitId, base: Commit) -> Draft:
-        pins = {table: self._seal(staged, base.pins.get(table)) for table, staged in self._staged.items()}
-        return Draft(
-            id=commit_id,
+    def _publish_once(self) -> Receipt:
+        promises = tuple(filter(None, (self._promise(table) for table in self._tables.values())))
+        if not promises:
+            return Receipt(branch=self._branch.name, commit=None, version=None)
+        progress = Progress()
+        commit = Committer(self._session, self._history).commit(
+            self._sidecar(promises), self._session.stamp(self._intent.actor), progress
+        )
+        return Receipt(
+            branch=commit.branch,
+            commit=commit.id,
+            version=commit.version,
+            tables={key: TableReceipt(**metrics) for key, metrics in commit.metrics.items()},
+            attempts=progress.attempts,
+            milliseconds=progress.milliseconds,
+        )
+
+    def _promise(self, table: _Table) -> TablePromise | None:
+        """Return what is promised for one table, or None if nothing would change."""
+        pin = self._base.pins.get(table.kind.table_id)
+        if table.verb != "delete":
+            self._refuse_repeats(table)
+        if table.verb == "append" and pin is not None and table.ids:
+            there = self._session.tables.present(table.ticket.uri, pin.lance_version, pa.concat_arrays(table.ids))
+            if there:
+                raise duplicates(table.key, there, "exist already")
+        staged = self._deletion(table) if table.verb == "delete" else self._written(table)
+        if staged is None or staged.is_empty or (table.verb == "overwrite" and pin is None and not staged.files):
+            return None
+        return TablePromise(
+            table=table.kind.table_id,
+            key=table.kind.table,
+            expected=pin,
+            transaction=self._session.sources.mint(),
+            staged=staged,
+            must_be_new=table.verb == "append",
+        )
+
+    def _written(self, table: _Table) -> Staged | None:
+        return self._session.staging.combined(table.ticket, table.parts) if table.parts else None
+
+    def _deletion(self, table: _Table) -> Staged | None:
+        reach(Failpoint.BEFORE_STAGE)
+        if table.ticket.base_version is None:
+            for predicate in table.predicates:  # nothing can match, but a mistake is a mistake
+                self._session.tables.scan_empty(arrow_schema(table.kind), Scan(where=predicate)).read_all()
+        where = " OR ".join(f"({predicate})" for predicate in table.predicates) or None
+        ids = None if where is not None else pa.concat_arrays(table.ids)
+        staged = self._session.staging.delete(table.ticket, where, ids)
+        reach(Failpoint.AFTER_STAGE)
+        return staged
+
+    def _refuse_repeats(self, table: _Table) -> None:
+        if table.ids:
+            again = repeated(pa.concat_arrays(table.ids))
+            if again:
+                raise duplicates(table.key, again, "occur more than once in what was given")
+
+    def _sidecar(self, promises: tuple[TablePromise, ...]) -> Sidecar:
+        verbs = sorted({table.verb for table in self._tables.values()})
+        return Sidecar(
+            operation=self._session.sources.mint(),
+            commit=CommitId(self._session.sources.mint()),
             branch=self._branch.name,
             incarnation=self._branch.incarnation,
-            operation="append",
-            schema_hash=base.schema_hash,
-            base_schema=self._base.schema_hash,
-            pins=pins,
-            expected={table: base.pins.get(table) for table in pins},
-            table_keys={table: str(staged.kind.table) for table, staged in self._staged.items()},
-            message=self._message,
-            metrics={str(s.kind.table): {"rows_inserted": len(s.all_ids)} for s in self._staged.values()},
+            base=self._base.id,
+            schema_hash=self._base.schema_hash,
+            writer=verbs[0] if len(verbs) == 1 else "transaction",
+            actor=self._intent.actor if self._intent.actor is not None else self._session.actor,
+            message=self._intent.message,
+            user_metadata=self._intent.user_metadata,
+            txn=self._intent.txn,
+            started_at=self._session.sources.now(),
+            owner=this_process(),
+            tables=promises,
         )
 
-    def _seal(self, staged: _Staged, pin: Pin | None) -> Pin:
-        sealed = self._session.tables.seal_append(
-            staged.uri, pin.lance_version if pin else None, staged.fragments, self._session.sources.mint()
-        )
-        return Pin(
-            table=staged.kind.table_id,
-            version=(pin.version if pin else 0) + 1,
-            lance_version=sealed.lance_version,
-            transaction=sealed.transaction,
-            rows=sealed.rows,
-        )
-
-    def _refuse_repeats(self) -> None:
-        for staged in self._staged.values():
-            again = repeated(staged.all_ids)
-            if again:
-                raise _duplicates(staged.kind, again, "occur more than once in what was given")
-
-    def _refuse_existing(self, base: Commit) -> None:
-        for table, staged in self._staged.items():
-            pin = base.pins.get(table)
-            if pin is not None:
-                there = self._session.tables.present(staged.uri, pin.lance_version, staged.all_ids)
-                if there:
-                    raise _duplicates(staged.kind, there, "exist already")
-
-    def _answer(self, commit: Commit) -> Receipt:
-        tables = {str(s.kind.table): TableReceipt(rows_inserted=len(s.all_ids)) for s in self._staged.values()}
-        return Receipt(branch=commit.branch, commit=commit.id, version=commit.version, tables=tables)
+    def _rerun(self, commit: CommitId) -> Receipt:
+        found = self._history.named(commit)
+        return Receipt(branch=found.branch, commit=found.id, version=found.version, rerun=True)
 
 
-def _duplicates(kind: TableType, ids: list[str], what: str) -> InvalidDataError:
-    sample = ", ".join(repr(i) for i in sorted(ids)[:SAMPLE_MAX]) + (", …" if len(ids) > SAMPLE_MAX else "")
-    return InvalidDataError(
-        f"nothing was applied: {len(ids)} ids of {kind.table} {what}: {sample}",
-        table_key=str(kind.table),
-        count=len(ids),
-        sample=sorted(ids)[:SAMPLE_MAX],
-    )
+def _parts(rows: AnyRows) -> Iterator[Rows]:
+    """Yield what was given in pieces that can be looked at whole."""
+    if isinstance(rows, pa.RecordBatchReader):
+        yield from rows
+    elif isinstance(rows, pa.Table):
+        yield from rows.to_batches()
+    elif isinstance(rows, pa.RecordBatch | Sequence):
+        yield rows
+    else:
+        yield list(rows)

@@ -1,10 +1,11 @@
 """The state of `__manifest` at one moment, as a value."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from omnigraph.ids import CommitId
 from omnigraph.model.lineage import Branch, CommitRow, Tag, Txn
 
 FORMAT_VERSION = 1
@@ -70,6 +71,8 @@ class ManifestState:
     txns: Mapping[str, Txn]
     tail: tuple[CommitRow, ...]
     spans: tuple[Span, ...]
+    abandoned: Mapping[CommitId, datetime] = field(default_factory=dict)
+    """Commits that were promised and will never be: whoever still tries one is refused."""
 
     @property
     def commit_spans(self) -> tuple[Span, ...]:

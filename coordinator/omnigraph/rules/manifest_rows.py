@@ -23,6 +23,7 @@ from omnigraph.model.lineage import (
 from omnigraph.model.manifest import FORMAT_KEY, ManifestState, SchemaRow, Span, SpanKind, TableRow
 
 BRANCH, TAG, TXN, SPAN, COMMIT, SCHEMA, TABLE = "branch", "tag", "txn", "span", "commit", "schema", "table"
+ABANDONED = "abandoned"
 
 Row = dict[str, Any]
 
@@ -52,13 +53,14 @@ def head_rows(state: ManifestState) -> list[Row]:
     rows = [_branch_row(branch) for branch in state.branches.values()]
     rows += [_tag_row(tag) for tag in state.tags.values()]
     rows += [_txn_row(txn) for txn in state.txns.values()]
+    rows += [_row(ABANDONED, commit, "{}", created_at=at) for commit, at in state.abandoned.items()]
     rows += [_span_row(number, span) for number, span in enumerate(state.spans)]
     return rows + [commit_row(commit) for commit in state.tail]
 
 
 def decode_head(table: pa.Table) -> ManifestState:
     """Read the head rows back; rows of an unknown kind mean a format we do not know."""
-    kinds: dict[str, list[Row]] = {BRANCH: [], TAG: [], TXN: [], SPAN: [], COMMIT: []}
+    kinds: dict[str, list[Row]] = {BRANCH: [], TAG: [], TXN: [], SPAN: [], COMMIT: [], ABANDONED: []}
     for row in table.to_pylist():
         if row["kind"] not in kinds:
             raise CorruptGraphError(f"__manifest holds a row of unknown kind {row['kind']!r}", row_kind=row["kind"])
@@ -71,6 +73,7 @@ def decode_head(table: pa.Table) -> ManifestState:
             txns={row["id"]: _txn(row) for row in kinds[TXN]},
             tail=tuple(decode_commit(row) for row in kinds[COMMIT]),
             spans=tuple(_span(row) for row in spans),
+            abandoned={CommitId(row["id"]): row["created_at"] for row in kinds[ABANDONED]},
         )
     except (KeyError, ValueError, TypeError) as problem:
         raise CorruptGraphError(f"__manifest can not be decoded: {problem!r}; restore it from a copy") from problem

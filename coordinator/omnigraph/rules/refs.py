@@ -1,10 +1,12 @@
 """What happens to the manifest's state when a branch, tag or commit is made or removed."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from omnigraph.errors import (
+    AbandonedError,
+    AlreadyAppliedError,
     BranchConflictError,
     BranchExistsError,
     BranchNotFoundError,
@@ -148,6 +150,9 @@ def genesis(commit: Commit) -> ManifestState:
 
 def append_commit(state: ManifestState, draft: Draft, head: Commit, stamp: Stamp) -> tuple[ManifestState, Commit]:
     """Put a drafted commit on its branch, provided all it depends on still holds."""
+    if draft.id in state.abandoned:
+        raise AbandonedError(f"commit {draft.id} was given up: nothing of it was applied", commit=draft.id)
+    _refuse_rerun(state, draft)
     branch = branch_held(state, draft.branch, draft.incarnation)
     _check_requirements(draft, head)
     commit = Commit(
@@ -174,6 +179,27 @@ def append_commit(state: ManifestState, draft: Draft, head: Commit, stamp: Stamp
         txns[app] = Txn(app_id=app, version=version, commit=commit.id)
     branches = {**state.branches, branch.name: moved}
     return replace(state, branches=branches, txns=txns, tail=(*state.tail, CommitRow.of(commit))), commit
+
+
+def abandon(state: ManifestState, commit: CommitId, at: datetime) -> ManifestState:
+    """Decide that a promised commit will never be."""
+    return replace(state, abandoned={**state.abandoned, commit: at})
+
+
+def settled(state: ManifestState, gone: Iterable[CommitId]) -> ManifestState:
+    """Drop the record of given-up commits that nobody can try any more."""
+    dropped = set(gone)
+    return replace(state, abandoned={k: v for k, v in state.abandoned.items() if k not in dropped})
+
+
+def _refuse_rerun(state: ManifestState, draft: Draft) -> None:
+    if draft.txn is not None:
+        app, version = draft.txn
+        last = state.txns.get(app)
+        if last is not None and last.version >= version:
+            raise AlreadyAppliedError(
+                f"version {version} of {app!r} was applied already, by commit {last.commit}", commit=last.commit
+            )
 
 
 def branch_held(state: ManifestState, name: str, incarnation: Incarnation) -> Branch:

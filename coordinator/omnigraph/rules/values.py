@@ -35,6 +35,8 @@ def column_of(values: Sequence[Any], wanted: pa.DataType) -> Column:
 
 def converted(column: Column, wanted: pa.DataType) -> Column:
     """Return a column in another width of the same kind, if every value stays the same."""
+    if "text" in _family(wanted):
+        _refuse_broken_text(column)
     if column.type == wanted:
         return column
     if _family(column.type) not in (_family(wanted), "nothing"):
@@ -47,6 +49,14 @@ def converted(column: Column, wanted: pa.DataType) -> Column:
     if pa.types.is_date64(column.type) and not fitted.cast(column.type).equals(column):
         raise MisfitError("a date has a time of day")
     return fitted
+
+
+def _refuse_broken_text(column: Column) -> None:
+    """Refuse text that is not UTF-8: Arrow takes a producer's word for it."""
+    try:
+        column.validate(full=True)
+    except ARROW_ERRORS as problem:
+        raise MisfitError(str(problem)) from problem
 
 
 def _value(value: Any, wanted: pa.DataType) -> Any:

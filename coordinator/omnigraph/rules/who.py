@@ -1,5 +1,7 @@
 """What an actor or a message may be: a claim people will read in a log, bounded and printable."""
 
+from typing import Any
+
 from omnigraph.errors import InvalidOptionError
 
 ACTOR_CHARACTERS_MAX = 200
@@ -23,3 +25,18 @@ def check_message(message: str | None, what: str = "message") -> str | None:
     if message is not None and len(message) > MESSAGE_CHARACTERS_MAX:
         raise InvalidOptionError(f"the {what} has {len(message)} characters; at most {MESSAGE_CHARACTERS_MAX} are kept")
     return message
+
+
+def check_txn(txn: tuple[str, int] | None) -> tuple[str, int] | None:
+    """Return an application's name and version, or say what they must look like."""
+    if txn is None:
+        return None
+    pair: Any = txn
+    if not isinstance(pair, tuple | list) or len(pair) != 2 or type(pair[0]) is not str:
+        raise InvalidOptionError("txn is a pair: the application's name and a version, like ('nightly', 7)")
+    app, version = txn
+    if not app or len(app) > ACTOR_CHARACTERS_MAX or not app.isprintable():
+        raise InvalidOptionError(f"the application of a txn has 1 to {ACTOR_CHARACTERS_MAX} printable characters")
+    if type(version) is not int or not 0 <= version < 2**63:
+        raise InvalidOptionError(f"the version of a txn is a whole number from 0, not {version!r}")
+    return app, version

@@ -6,6 +6,8 @@ version number. What Lance does here was measured, and ``tests/guards`` repeats 
 
 import json
 import re
+import threading
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +19,7 @@ import pyarrow.compute as pc
 from lance import LanceDataset, LanceOperation
 from lance.commit import CommitConflictError
 from lance.dataset import Transaction
+from lance.file import LanceFileSession
 from lance.fragment import FragmentMetadata, write_fragments
 
 from omnigraph.errors import CorruptGraphError, InvalidOptionError, StorageError
@@ -25,6 +28,9 @@ from omnigraph.storage.roots import StorageOptions, scrub
 STORAGE_VERSION = "2.2"
 PREDICATE_CHARACTERS_MAX = 65_536
 IDS_PER_LOOKUP_MAX = 8_192
+IDS_HELD_MAX = 1_000_000
+OPEN_VERSIONS_MAX = 64
+SMALL_FILE_ROWS_MAX = 16_384
 SEAL_DRAWS_MAX = 3
 BIRTH_VERSION = 1
 
@@ -53,8 +59,7 @@ class StoredFile:
     @classmethod
     def of(cls, fragment: FragmentMetadata) -> "StoredFile":
         """Read name and size once: Lance makes new objects at every look."""
-        file = fragment.files[0]
-        return cls(str(file.path), int(file.file_size_bytes or 0), fragment)
+        return cls(file_name(fragment), int(fragment.files[0].file_size_bytes or 0), fragment)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,7 +136,9 @@ class SwappedRows:
                 storage_options=None if base is not None else self._client,
             )
         except LANCE_ERRORS as problem:
-            raise _failed("nothing was applied: __manifest can not be written", problem, self._options) from None
+            if base is None and "already exists" in str(problem):
+                raise SwapLostError(str(problem)) from None  # someone created it since we looked
+            raise _failed(f"nothing was applied: {self._uri} can not be written", problem, self._options) from None
         if len(fragments) != 1:
             raise StorageError(f"{len(fragments)} files were written where one was meant")
         return StoredFile.of(fragments[0])
@@ -160,6 +167,16 @@ class SwappedRows:
         return RowsAt(handle, tuple(files), self._options)
 
 
+def _holding(handle: LanceDataset, number: int, ids: Any) -> list[str]:
+    """Return which of these ids a fragment holds."""
+    fragment: Any = handle.get_fragment(number)
+    found: list[str] = []
+    for start in range(0, len(ids), IDS_PER_LOOKUP_MAX):
+        chosen = pc.field("id").isin(ids.slice(start, IDS_PER_LOOKUP_MAX))
+        found += [str(value) for value in fragment.to_table(columns=["id"], filter=chosen).column("id").to_pylist()]
+    return found
+
+
 def _is_panic(problem: BaseException) -> bool:
     return type(problem).__module__ == "pyo3_runtime"
 
@@ -172,6 +189,44 @@ def _without_places(text: str) -> str:
 def _failed(what: str, problem: Exception, options: StorageOptions) -> StorageError:
     """Say what failed and why; Lance's text is kept, credentials in it are not."""
     return StorageError(f"{what}: {scrub(_without_places(str(problem)), options)}")
+
+
+class OpenVersions:
+    """Versions of tables that were opened lately: a version never changes, so one look is enough."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._open: OrderedDict[tuple[str, int, StorageOptions], LanceDataset] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def at(self, uri: str, version: int, options: StorageOptions) -> LanceDataset:
+        """Return a table at a version, opened now or before."""
+        key = (uri, version, options)
+        with self._lock:
+            found = self._open.get(key)
+            if found is not None:
+                self._open.move_to_end(key)
+                return found
+        handle = lance.dataset(uri, version=version, storage_options=options.for_clients() or None)
+        self.keep(uri, handle, options)
+        return handle
+
+    def keep(self, uri: str, handle: LanceDataset, options: StorageOptions) -> None:
+        """Remember a version that is at hand."""
+        with self._lock:
+            self._open[(uri, int(handle.version), options)] = handle
+            while len(self._open) > self._most:
+                self._open.popitem(last=False)
+
+
+VERSIONS = OpenVersions(OPEN_VERSIONS_MAX)
+
+
+def file_name(fragment: FragmentMetadata) -> str:
+    """Return the name of a fragment's first file; Lance's own accessor makes a class at every call."""
+    file: Any = fragment.files[0]
+    name = getattr(file, "_path", None)
+    return name if type(name) is str else str(file.path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,12 +247,41 @@ class Scan:
     limit: int | None = None
 
 
+class SmallFiles:
+    """The ids in small data files, each read once; what was deleted from a file since is still among them."""
+
+    def __init__(self, client: dict[str, str] | None) -> None:
+        self._client = client
+        self._known: OrderedDict[tuple[str, str], frozenset[str]] = OrderedDict()
+        self._held = 0
+        self._lock = threading.Lock()
+
+    def ids(self, uri: str, name: str) -> frozenset[str]:
+        """Return the ids of one file."""
+        with self._lock:
+            known = self._known.get((uri, name))
+            if known is not None:
+                self._known.move_to_end((uri, name))
+                return known
+        reader = LanceFileSession(uri, storage_options=self._client).open_reader(f"data/{name}", ["id"])
+        found = frozenset(str(value) for value in reader.read_all().to_table().column("id").to_pylist())
+        with self._lock:
+            if (uri, name) not in self._known:
+                self._known[(uri, name)] = found
+                self._held += len(found)
+            while self._held > IDS_HELD_MAX:
+                _, dropped = self._known.popitem(last=False)
+                self._held -= len(dropped)
+        return found
+
+
 class Tables:
     """Node and edge datasets: staged, sealed as detached versions, read at exactly one of them."""
 
     def __init__(self, options: StorageOptions) -> None:
         self._options = options
         self._client = options.for_clients() or None
+        self._small_files = SmallFiles(self._client)
 
     def ensure(self, uri: str, schema: pa.Schema) -> None:
         """Create the empty dataset unless it is there; any number of writers may try at once."""
@@ -272,15 +356,21 @@ class Tables:
         return pa.RecordBatchReader.from_batches(reader.schema, batches())
 
     def present(self, uri: str, version: int, ids: Any) -> list[str]:
-        """Return which of these ids a sealed version holds."""
+        """Return which of these ids a sealed version holds.
+
+        Files never change, so the ids of small ones are read once per process. A hit there is only a
+        suspicion: rows may have been deleted since, so suspects and large files are asked exactly.
+        """
         handle = self._open(uri, version)
-        found: list[str] = []
-        for start in range(0, len(ids), IDS_PER_LOOKUP_MAX):
-            chunk = ids.slice(start, IDS_PER_LOOKUP_MAX)
-            with self._reading(None):
-                hits = handle.scanner(columns=["id"], filter=pc.field("id").isin(chunk)).to_table()
-            found += [str(value) for value in hits.column("id").to_pylist()]
-        return found
+        wanted = set(ids.to_pylist())
+        exact: dict[int, Any] = {}
+        with self._reading(None):
+            for fragment in handle.get_fragments():
+                if fragment.physical_rows > SMALL_FILE_ROWS_MAX:
+                    exact[fragment.fragment_id] = ids
+                elif suspects := wanted & self._small_files.ids(uri, file_name(fragment.metadata)):
+                    exact[fragment.fragment_id] = pa.array(sorted(suspects), pa.string())
+            return [found for number, suspects in exact.items() for found in _holding(handle, number, suspects)]
 
     @contextmanager
     def _reading(self, where: Predicate | None) -> Iterator[None]:
@@ -302,6 +392,6 @@ class Tables:
 
     def _open(self, uri: str, version: int) -> LanceDataset:
         try:
-            return lance.dataset(uri, version=version, storage_options=self._client)
+            return VERSIONS.at(uri, version, self._options)
         except LANCE_ERRORS as problem:
             raise _failed(f"version {version} of {uri} can not be opened", problem, self._options) from None

@@ -8,6 +8,9 @@ MANIFEST = "__manifest"
 MANIFEST_VERSIONS = f"{MANIFEST}/_versions"
 MANIFEST_TRANSACTIONS = f"{MANIFEST}/_transactions"
 MANIFEST_DATA = f"{MANIFEST}/data"
+RECOVERY = "__recovery"
+SIDECAR_SUFFIX = ".json"
+AUDIT = "_graph_commit_recoveries.lance"
 
 _TABLE_FOLDERS = {TableKind.NODE: "nodes", TableKind.EDGE: "edges"}
 _LANCE_VERSION_MAX = 2**64 - 1
@@ -20,6 +23,13 @@ def table_location(kind: TableKind, table: TableId) -> str:
     if not is_ulid(table):
         raise CorruptGraphError(f"{table!r} is not a table id, so no path is made from it", table=table)
     return f"{_TABLE_FOLDERS[kind]}/{table}"
+
+
+def sidecar(operation: str) -> str:
+    """Return the object of a promise."""
+    if not is_ulid(operation):
+        raise CorruptGraphError(f"{operation!r} is not an operation id, so no path is made from it")
+    return f"{RECOVERY}/{operation}{SIDECAR_SUFFIX}"
 
 
 def manifest_version_of(key: str) -> int | None:

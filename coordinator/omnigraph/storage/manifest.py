@@ -23,6 +23,7 @@ from omnigraph.errors import (
     StorageError,
     UnsupportedFormatError,
 )
+from omnigraph.failpoints import Failpoint, LostAnswerError, reach
 from omnigraph.ids import CommitId, Incarnation
 from omnigraph.model.lineage import CommitRow, Segment
 from omnigraph.model.manifest import (
@@ -207,7 +208,12 @@ class Manifest:
         head = self._dataset.write(rows.encode(rows.head_rows(state), columns), base.at)
         at_hand = {file.name: file for file in (*base.at.stored, *folded)}
         files = [head, *(at_hand[span.file] for span in state.spans)]
+        reach(Failpoint.BEFORE_SWAP)
         landed = Reading(state, self._dataset.swap(base.at, files, columns))
+        try:
+            reach(Failpoint.AFTER_SWAP)
+        except LostAnswerError as lost:
+            raise SwapUncertainError(str(lost)) from lost
         _believe(landed)
         self._keep_small(landed)
         return landed

@@ -1,0 +1,390 @@
+"""Staging: writing data and deletion files that nothing refers to yet, and saying what they are.
+
+A staged value is all that a seal needs. Its files are new at every call and named in the value; those
+of a call that failed are named nowhere, so no seal can refer to them. Calling a function again with
+the same input gives an equal value up to the names of files.
+
+An upsert keeps rows what they are: a replaced row keeps its row id, and a row that is already what the
+input says (:mod:`omnigraph.rules.same_rows` decides) is neither written nor counted as updated.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from lance import LanceDataset
+from lance.file import LanceFileSession
+from lance.fragment import FragmentMetadata, write_fragments
+
+from omnigraph.errors import CorruptGraphError, InvalidDataError, InvalidOptionError, OmnigraphError, StorageError
+from omnigraph.model.staged import (
+    Deletion,
+    Replacement,
+    RowSet,
+    Staged,
+    StagedAppend,
+    StagedDelete,
+    StagedOverwrite,
+    StagedUpsert,
+)
+from omnigraph.rules.arrow_schema import is_blob
+from omnigraph.rules.identity import repeated
+from omnigraph.rules.values import Column, compute
+from omnigraph.storage.lance_compare import Comparison
+from omnigraph.storage.lance_door import PREDICATE_CHARACTERS_MAX, STORAGE_VERSION, STORAGE_WORDS, Predicate
+from omnigraph.storage.lance_rows import (
+    DATA,
+    ID_BYTES_MAX,
+    ROW_ADDRESS,
+    Located,
+    UnsignedNumbers,
+    fitted,
+    fragment_text,
+    fragments_of,
+    ids_in,
+    locate,
+    offsets_of,
+    open_at,
+    pack,
+    row_sets,
+    rows_of,
+    stored_schema,
+    translated,
+)
+from omnigraph.storage.roots import StorageOptions
+from omnigraph.storage.row_scratch import MEMORY_BYTES_DEFAULT, Scratch, pieces
+
+SAMPLE_MAX: Final = 5
+DELETION_SUFFIX: Final = {"array": "arrow", "bitmap": "bin"}
+DELETIONS: Final = "_deletions"
+
+Ids: TypeAlias = Column | Sequence[str]
+"""Ids as an Arrow column of text, or as a plain sequence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteLimits:
+    """How large files may get, and how much of an upsert's input is held before it goes to a local file.
+
+    Lance looks at bytes after every batch, so a file may be larger by one part of the input (16 MiB, or
+    one row if that is larger), and its own buffers come on top.
+    """
+
+    rows_per_file: int = 1_048_576
+    bytes_per_file: int = 4 * 2**30
+    scratch_memory_bytes: int = MEMORY_BYTES_DEFAULT
+    scratch_folder: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("rows_per_file", "bytes_per_file"):
+            if getattr(self, name) < 1:
+                raise InvalidOptionError(f"{name} must be at least 1", option=name)
+
+
+LIMITS: Final = WriteLimits()
+
+
+def stage_append(
+    uri: str,
+    reader: pa.RecordBatchReader,
+    *,
+    base_version: int | None = None,
+    limits: WriteLimits = LIMITS,
+    options: StorageOptions,
+) -> StagedAppend:
+    """Write rows for a table whose columns are those of ``base_version``, a part of the input at a time."""
+    written = Written(open_at(uri, base_version, options), limits, options).write(reader)
+    return StagedAppend(fragments=written.texts, rows=written.rows, bytes=written.bytes, files=written.files)
+
+
+def stage_overwrite(
+    uri: str,
+    reader: pa.RecordBatchReader,
+    *,
+    base_version: int | None = None,
+    limits: WriteLimits = LIMITS,
+    options: StorageOptions,
+) -> StagedOverwrite:
+    """Write rows that are to replace all others; there may be none."""
+    # Written as an append, so that the files have the field numbers of the table and not fresh ones.
+    written = Written(open_at(uri, base_version, options), limits, options).write(reader)
+    return StagedOverwrite(fragments=written.texts, rows=written.rows, bytes=written.bytes, files=written.files)
+
+
+def stage_upsert(
+    uri: str,
+    base_version: int | None,
+    reader: pa.RecordBatchReader,
+    *,
+    limits: WriteLimits = LIMITS,
+    options: StorageOptions,
+) -> StagedUpsert:
+    """Work out against exactly ``base_version`` which rows are new, which differ and which do not; write those."""
+    handle = open_at(uri, base_version, options)
+    return Upserting(handle, limits, options).stage(reader)
+
+
+def stage_delete(
+    uri: str,
+    base_version: int,
+    *,
+    where: Predicate | None = None,
+    ids: Ids | None = None,
+    options: StorageOptions,
+) -> StagedDelete:
+    """Take rows out of exactly ``base_version``, by predicate or by id; an empty value if none match."""
+    if (where is None) == (ids is None):
+        raise InvalidOptionError("give a predicate or ids, not both and not neither")
+    handle = open_at(uri, base_version, options)
+    addresses = _matching(handle, where, options) if where is not None else _with_ids(handle, ids, options)
+    deletions, files = delete_rows(handle, addresses, options)
+    return StagedDelete(base_version=int(handle.version), deletions=deletions, files=files)
+
+
+def _matching(handle: LanceDataset, where: Predicate, options: StorageOptions) -> UnsignedNumbers:
+    if isinstance(where, str) and len(where) > PREDICATE_CHARACTERS_MAX:
+        raise InvalidOptionError(
+            f"the filter has {len(where)} characters; at most {PREDICATE_CHARACTERS_MAX} are allowed"
+        )
+    try:
+        with translated(f"rows of {handle.uri} can not be found", options):
+            rows = handle.scanner(columns=[], filter=where, with_row_address=True).to_reader()
+            parts = [np.asarray(batch.column(ROW_ADDRESS), np.uint64) for batch in rows]
+    except StorageError as problem:
+        # Lance has no type for a filter it does not understand; what names no storage is the caller's.
+        if any(word in problem.message for word in STORAGE_WORDS):
+            raise
+        raise InvalidOptionError(f"nothing was applied: {problem.message}") from None
+    return np.concatenate([np.empty(0, np.uint64), *parts])
+
+
+def _with_ids(handle: LanceDataset, ids: Any, options: StorageOptions) -> UnsignedNumbers:
+    wanted: Column = ids if isinstance(ids, pa.Array | pa.ChunkedArray) else pa.array(ids, pa.string())
+    with translated(f"rows of {handle.uri} can not be found", options):
+        return locate(handle, compute.drop_null(compute.unique(wanted))).addresses
+
+
+def read_staged_ids(uri: str, staged: Staged, *, options: StorageOptions) -> pa.RecordBatchReader:
+    """Stream the ids of the rows that were written; for a deletion, of the rows that go."""
+    schema = pa.schema([pa.field("id", pa.string(), nullable=False)])
+    return pa.RecordBatchReader.from_batches(schema, _staged_ids(uri, staged, schema, options))
+
+
+def _staged_ids(uri: str, staged: Staged, schema: pa.Schema, options: StorageOptions) -> Iterator[pa.RecordBatch]:
+    with translated(f"the ids staged for {uri} can not be read", options):
+        if isinstance(staged, StagedDelete):
+            handle = open_at(uri, staged.base_version, options)
+            for batch in rows_of(handle, [deletion.out for deletion in staged.deletions]):
+                yield pa.RecordBatch.from_arrays([batch.column("id")], schema=schema)
+        elif staged.fragments:
+            session = LanceFileSession(uri, storage_options=options.for_clients() or None)
+            for ids in ids_in(session, fragments_of(staged.fragments)):
+                yield pa.RecordBatch.from_arrays([ids], schema=schema)
+
+
+def delete_rows(
+    handle: LanceDataset, addresses: UnsignedNumbers, options: StorageOptions
+) -> tuple[tuple[Deletion, ...], tuple[str, ...]]:
+    """Write a deletion file for every fragment these rows lie in; return them with the names of the files."""
+    deletions, files = [], []
+    sets = row_sets(addresses)
+    with translated(f"deletions for {handle.uri} can not be staged", options):
+        for rows in sets:
+            file = _deletion_file(handle, rows)
+            deletions.append(Deletion(out=rows, file=None if file is None else json.dumps(file)))
+            if file is not None:
+                files.append(deletion_name(rows.fragment, file))
+    return tuple(deletions), tuple(files)
+
+
+def _deletion_file(handle: LanceDataset, rows: RowSet) -> "dict[str, Any] | None":
+    """Write the deletion file of one fragment; None if no row of it remains."""
+    fragment: Any = handle.get_fragment(rows.fragment)
+    if fragment is None:
+        raise CorruptGraphError(f"{handle.uri} has no fragment {rows.fragment}, but rows of it; nothing was changed")
+    left = fragment.delete_rows(offsets_of(rows).tolist())
+    return None if left is None else dict(left.deletion_file.asdict())
+
+
+def deletion_name(fragment: int, file: "dict[str, Any]") -> str:
+    """Return where Lance keeps a deletion file, relative to the table."""
+    return f"{DELETIONS}/{fragment}-{file['read_version']}-{file['id']}.{DELETION_SUFFIX[file['file_type']]}"
+
+
+@dataclass(slots=True)
+class Written:
+    """New fragments of one table, with all the files they are made of."""
+
+    handle: LanceDataset
+    limits: WriteLimits
+    options: StorageOptions
+    fragments: list[FragmentMetadata] = field(default_factory=list)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The fragments as Lance's JSON text."""
+        return tuple(fragment_text(fragment) for fragment in self.fragments)
+
+    @property
+    def rows(self) -> int:
+        """How many rows were written."""
+        return sum(int(fragment.physical_rows) for fragment in self.fragments)
+
+    @property
+    def bytes(self) -> int:
+        """How large the data files are; separately stored blobs are not counted."""
+        return sum(int(file.file_size_bytes or 0) for fragment in self.fragments for file in fragment.files)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The names of data files, and of the blob files beside them that Lance's metadata does not mention."""
+        return file_names(self.handle, self.fragments, self.options)
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> "Written":
+        """Stream rows into new files; what the source raises is raised as it is, and nothing is kept."""
+        schema = stored_schema(self.handle)
+        source = _Watched(batches, schema)
+        try:
+            with translated(f"rows for {self.handle.uri} can not be staged", self.options):
+                self.fragments += write_fragments(
+                    pa.RecordBatchReader.from_batches(schema, source.batches()),
+                    self.handle,
+                    mode="append",
+                    schema=schema,
+                    data_storage_version=STORAGE_VERSION,
+                    max_rows_per_file=self.limits.rows_per_file,
+                    max_bytes_per_file=self.limits.bytes_per_file,
+                )
+        except OmnigraphError:
+            if source.problem is not None:
+                raise source.problem from None
+            raise
+        return self
+
+    def carrying(self, row_ids: UnsignedNumbers) -> tuple[Replacement, ...]:
+        """Return the fragments with the row ids their rows, in their order, take over."""
+        ends = np.cumsum([int(fragment.physical_rows) for fragment in self.fragments])
+        parts = np.split(row_ids, ends[:-1]) if self.fragments else []
+        return tuple(replacement(*both) for both in zip(self.fragments, parts, strict=True))
+
+
+def replacement(fragment: FragmentMetadata, row_ids: UnsignedNumbers) -> Replacement:
+    """Return a new fragment with the ids of the rows it replaces."""
+    # Lance takes fewer ids than rows to mean that the rest is new: that must not happen here.
+    assert len(row_ids) == fragment.physical_rows  # noqa: S101  only a bug can break it
+    return Replacement(fragment=fragment_text(fragment), row_ids=pack(row_ids))
+
+
+def file_names(handle: LanceDataset, fragments: Iterable[FragmentMetadata], options: StorageOptions) -> tuple[str, ...]:
+    """Return the files of new fragments, relative to the table."""
+    names = [str(file.path) for fragment in fragments for file in fragment.files]
+    found = [f"{DATA}/{name}" for name in names]
+    if names and any(is_blob(column) for column in handle.schema):
+        with translated(f"the blobs staged for {handle.uri} can not be listed", options):
+            session = LanceFileSession(handle.uri, storage_options=options.for_clients() or None)
+            for name in names:
+                found += sorted(session.list(f"{DATA}/{name.removesuffix('.lance')}"))
+    return tuple(found)
+
+
+class _Watched:
+    """A source of rows, cut to size, that remembers what it raised: Lance only keeps the text."""
+
+    def __init__(self, source: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
+        self._source = source
+        self._schema = schema
+        self.problem: Exception | None = None
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in self._source:
+                for piece in pieces(batch):
+                    yield fitted(piece, self._schema)
+        except Exception as problem:
+            self.problem = problem
+            raise
+
+
+class Upserting:
+    """One upsert against one version: find, compare, write, delete."""
+
+    def __init__(self, handle: LanceDataset, limits: WriteLimits, options: StorageOptions) -> None:
+        self._handle = handle
+        self._limits = limits
+        self._options = options
+        self._schema = stored_schema(handle)
+        self.rewritten = Written(handle, limits, options)
+        self.replacements: tuple[Replacement, ...] = ()
+        self.insertions = Written(handle, limits, options)
+        self.replaced: UnsignedNumbers = np.empty(0, np.uint64)
+        self.unchanged: UnsignedNumbers = np.empty(0, np.uint64)
+
+    def stage(self, batches: Iterable[pa.RecordBatch]) -> StagedUpsert:
+        """Do all of it."""
+        self.place(batches)
+        deletions, names = delete_rows(self._handle, self.replaced, self._options)
+        return StagedUpsert(
+            base_version=int(self._handle.version),
+            replacements=self.replacements,
+            insertions=self.insertions.texts,
+            deletions=deletions,
+            unchanged=row_sets(self.unchanged),
+            rows_inserted=self.insertions.rows,
+            bytes=self.rewritten.bytes + self.insertions.bytes,
+            files=self.rewritten.files + self.insertions.files + names,
+        )
+
+    def place(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Write what is new and what differs, and note where the replaced and the unchanged rows lie."""
+        limits = self._limits
+        ids: list[Column] = []
+        with Scratch(self._schema, memory_bytes=limits.scratch_memory_bytes, folder=limits.scratch_folder) as scratch:
+            scratch.fill((fitted(batch, self._schema) for batch in batches), lambda part: ids.append(part.column("id")))
+            if scratch.rows == 0:
+                return
+            wanted = _checked_ids(ids)
+            with translated(f"rows of {self._handle.uri} can not be compared", self._options):
+                found = locate(self._handle, wanted)
+                same = Comparison(self._handle, scratch, found).same()
+            self._write(scratch, found, same)
+
+    def _write(self, scratch: Scratch, found: Located, same: "npt.NDArray[np.bool_]") -> None:
+        # In the order of row ids, because a rising sequence costs a byte per row in every later manifest, not eight.
+        changed = found.pick(~same).by_row_id()
+        if len(changed):
+            self.rewritten.write(scratch.rows_at(changed.numbers))
+            self.replacements = self.rewritten.carrying(changed.row_ids)
+        is_new = np.ones(scratch.rows, np.bool_)
+        is_new[found.numbers] = False
+        new = np.flatnonzero(is_new)
+        if len(new):
+            self.insertions.write(scratch.rows_at(new))
+        self.replaced = changed.addresses
+        self.unchanged = found.addresses[same]
+
+
+def _checked_ids(parts: list[Column]) -> Column:
+    """Return all ids as one column, each of them once."""
+    if sum(part.nbytes for part in parts) > ID_BYTES_MAX:
+        raise InvalidOptionError("these are too many rows to upsert at once: their ids fill 2 GiB; give fewer")
+    ids: Column = pa.concat_arrays(parts)
+    if ids.null_count:
+        raise InvalidDataError(f"{ids.null_count} rows have no id; nothing was applied", count=ids.null_count)
+    if compute.count_distinct(ids).as_py() != len(ids):
+        raise repeated_ids(repeated(ids))
+    return ids
+
+
+def repeated_ids(ids: Sequence[str]) -> InvalidDataError:
+    """Say which ids were given more than once."""
+    sample = sorted(ids)[:SAMPLE_MAX]
+    shown = ", ".join(repr(value) for value in sample) + (", …" if len(ids) > SAMPLE_MAX else "")
+    return InvalidDataError(
+        f"nothing was applied: {len(ids)} ids occur more than once in what was given: {shown}",
+        count=len(ids),
+        sample=sample,
+    )

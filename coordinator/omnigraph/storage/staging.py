@@ -1,0 +1,101 @@
+"""What a ticket holder may do to one table: write files nobody sees, and later seal them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from omnigraph.errors import InvalidOptionError
+from omnigraph.model.staged import Staged, StagedAppend, StagedDelete, StagedOverwrite, StagedUpsert
+from omnigraph.storage.lance_door import BIRTH_VERSION, Sealed, Tables
+from omnigraph.storage.lance_moving import combine_upserts, reseal
+from omnigraph.storage.lance_sealing import missing_files, seal
+from omnigraph.storage.lance_staging import (
+    LIMITS,
+    WriteLimits,
+    read_staged_ids,
+    stage_append,
+    stage_delete,
+    stage_overwrite,
+    stage_upsert,
+)
+from omnigraph.storage.roots import StorageOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ticket:
+    """Where staged rows go and what they are worked out against: all a task on another machine needs."""
+
+    uri: str
+    base_version: int | None
+    limits: WriteLimits = LIMITS
+
+
+class Staging:
+    """Stages and seals; remembers nothing."""
+
+    def __init__(self, options: StorageOptions) -> None:
+        self._options = options
+        self._tables = Tables(options)
+
+    def append(self, ticket: Ticket, rows: pa.RecordBatchReader) -> StagedAppend:
+        """Stage new rows."""
+        return stage_append(
+            ticket.uri, rows, base_version=ticket.base_version, limits=ticket.limits, options=self._options
+        )
+
+    def overwrite(self, ticket: Ticket, rows: pa.RecordBatchReader) -> StagedOverwrite:
+        """Stage rows that replace all others."""
+        return stage_overwrite(
+            ticket.uri, rows, base_version=ticket.base_version, limits=ticket.limits, options=self._options
+        )
+
+    def upsert(self, ticket: Ticket, rows: pa.RecordBatchReader) -> StagedUpsert:
+        """Stage rows that are inserted or replace those with their id."""
+        base = BIRTH_VERSION if ticket.base_version is None else ticket.base_version
+        return stage_upsert(ticket.uri, base, rows, limits=ticket.limits, options=self._options)
+
+    def delete(self, ticket: Ticket, where: str | None, ids: Any) -> StagedDelete | None:
+        """Stage the removal of rows; a table without any has nothing to remove."""
+        if ticket.base_version is None:
+            return None
+        return stage_delete(ticket.uri, ticket.base_version, where=where, ids=ids, options=self._options)
+
+    def combined(self, ticket: Ticket, parts: Sequence[Staged]) -> Staged:
+        """Make one piece of work of several of the same kind on one table."""
+        if len(parts) == 1:
+            return parts[0]
+        upserts = [part for part in parts if isinstance(part, StagedUpsert)]
+        if len(upserts) == len(parts):
+            return combine_upserts(ticket.uri, upserts, options=self._options)
+        added = [part for part in parts if isinstance(part, StagedAppend | StagedOverwrite)]
+        if len(added) != len(parts) or len({type(part) for part in added}) != 1:
+            raise InvalidOptionError("only staged work of one kind can become one piece")
+        return type(added[0])(
+            fragments=tuple(text for part in added for text in part.fragments),
+            rows=sum(part.rows for part in added),
+            bytes=sum(part.bytes for part in added),
+            files=tuple(name for part in added for name in part.files),
+        )
+
+    def seal(self, uri: str, base: int | None, staged: Staged, transaction: str) -> Sealed:
+        """Seal work on the version it was worked out against, or that it does not depend on."""
+        return seal(uri, base, staged, transaction, options=self._options)
+
+    def seal_moved(
+        self, uri: str, base: int | None, staged: StagedAppend | StagedUpsert, transaction: str
+    ) -> tuple[StagedAppend | StagedUpsert, Sealed | None]:
+        """Seal work on a version that came later; return the work as it is there, and None if nothing is left of it."""
+        return reseal(uri, BIRTH_VERSION if base is None else base, staged, transaction, options=self._options)
+
+    def present(self, uri: str, version: int, staged: StagedAppend | StagedUpsert) -> list[str]:
+        """Return which staged ids a version holds already."""
+        found: list[str] = []
+        for batch in read_staged_ids(uri, staged, options=self._options):
+            found += self._tables.present(uri, version, batch.column("id"))
+        return found
+
+    def missing(self, uri: str, staged: Staged) -> tuple[str, ...]:
+        """Return which staged files are gone."""
+        return missing_files(uri, staged, options=self._options)

@@ -1,0 +1,400 @@
+"""What a transaction costs beside bare Lance: `python3 dev.py bench commit [--quick]`.
+
+Everything is measured in one run, in turns, and printed as ratios, because times on a shared machine
+mean little by themselves. Large writes run in processes of their own, so that peak memory is theirs alone.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+import omnigraph as og
+from omnigraph.engine.graph import Graph
+from omnigraph.testing.s3_proxy import Request, S3Proxy
+from omnigraph.testing.s3_server import SeaweedServer
+
+SCHEMA = "node Person { name: String @key  age: I32?  note: String? }\n" + "\n".join(
+    f"node T{number} {{ name: String @key }}" for number in range(8)
+)
+HISTORY = (10, 2_000)
+PROCESSES = 8
+S3_TRANSACTIONS = 20
+ROWS_PER_BATCH = 100_000
+
+console = Console(highlight=False, width=130)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How much is measured."""
+
+    history: tuple[int, ...] = HISTORY
+    samples: int = 60
+    transactions: int = 160
+    rounds: int = 3
+    append_rows: int = 1_000_000
+    table_rows: int = 5_000_000
+    upsert_rows: int = 100_000
+
+
+QUICK = Size(
+    history=(10, 100), samples=15, transactions=40, rounds=2, append_rows=100_000, table_rows=200_000, upsert_rows=5_000
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """One figure beside its limit; ``least`` turns the limit into a lower one."""
+
+    what: str
+    value: float
+    limit: float | None
+    least: bool = False
+
+    @property
+    def holds(self) -> bool:
+        """Whether the limit is kept; a figure without one always is."""
+        if self.limit is None:
+            return True
+        return self.value >= self.limit if self.least else self.value <= self.limit
+
+
+def timed(act: Callable[[], object]) -> float:
+    """Return how long something takes, in milliseconds."""
+    begun = time.perf_counter()
+    act()
+    return (time.perf_counter() - begun) * 1e3
+
+
+def people(numbers: range, age: int) -> pa.Table:
+    """Return people with ids, ages and some text that hardly compresses."""
+    names = [f"person-{number}" for number in numbers]
+    notes = [f"{number * 2_654_435_761 % 2**61} is all there is to say" for number in numbers]
+    return pa.table({"name": names, "age": pa.array([age] * len(numbers), pa.int32()), "note": notes})
+
+
+def many_people(count: int) -> pa.Table:
+    """Return people in batches, made a batch at a time to keep the maker's own memory out of the figures."""
+    starts = range(0, count, ROWS_PER_BATCH)
+    return pa.concat_tables([people(range(at, min(at + ROWS_PER_BATCH, count)), 1) for at in starts])
+
+
+def stored(rows: pa.Table) -> pa.Table:
+    """Return rows with the columns the graph stores: the id is the key."""
+    return rows.add_column(0, "id", rows.column("name"))
+
+
+def bare_dataset(uri: Path, rows: pa.Table) -> lance.LanceDataset:
+    """Write a dataset as omnigraph would, without omnigraph."""
+    return lance.write_dataset(rows, str(uri), data_storage_version="2.2", enable_stable_row_ids=True)
+
+
+# -- one row ------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Depth:
+    """A graph and a bare dataset with equally many single-row writes behind them."""
+
+    history: int
+    graph: Graph
+    bare: Path
+    number: int = 0
+
+    def transact(self) -> None:
+        """Write one row as a transaction."""
+        self.number += 1
+        with self.graph.transaction() as tx:
+            tx.append("Person", [{"name": f"n{self.number}", "age": 1, "note": "x"}])
+
+    def append(self) -> None:
+        """Write one row with Lance alone."""
+        row = {"id": ["x"], "name": ["x"], "age": pa.array([1], pa.int32()), "note": ["x"]}
+        lance.write_dataset(pa.table(row), str(self.bare), mode="append")
+
+
+def single_rows(folder: Path, size: Size, progress: Progress) -> list[Verdict]:
+    """Measure single-row transactions and appends after short and long histories, in turns."""
+    depths = []
+    for history in size.history:
+        graph = og.init(folder / f"history-{history}.omni", SCHEMA)
+        bare_dataset(folder / f"history-{history}.bare", stored(people(range(1), 1)))
+        depth = Depth(history, graph, folder / f"history-{history}.bare")
+        task = progress.add_task(f"writing {history} rows one by one", total=history)
+        for _ in range(history):
+            depth.transact()
+            depth.append()
+            progress.advance(task)
+        depths.append(depth)
+    times: dict[tuple[int, str], list[float]] = {(d.history, kind): [] for d in depths for kind in ("tx", "bare")}
+    for _ in range(size.samples):
+        for depth in depths:
+            times[depth.history, "tx"].append(timed(depth.transact))
+            times[depth.history, "bare"].append(timed(depth.append))
+    median = {key: statistics.median(found) for key, found in times.items()}
+    for depth in depths:
+        tx, bare = (sorted(times[depth.history, kind]) for kind in ("tx", "bare"))
+        console.print(
+            f"history {depth.history}: transaction {statistics.median(tx):.2f} ms (p90 {tx[int(len(tx) * 0.9)]:.2f}), "
+            f"bare append {statistics.median(bare):.2f} ms (p90 {bare[int(len(bare) * 0.9)]:.2f})"
+        )
+    verdicts = [
+        Verdict(
+            what=f"single-row transaction ÷ bare append, history {depth.history}",
+            value=median[depth.history, "tx"] / median[depth.history, "bare"],
+            limit=4,
+        )
+        for depth in depths
+    ]
+    short, long = size.history[0], size.history[-1]
+    grown = {kind: median[long, kind] / median[short, kind] for kind in ("tx", "bare")}
+    verdicts.append(Verdict(what=f"transaction, history {long} ÷ {short}", value=grown["tx"], limit=1.3))
+    verdicts.append(Verdict(what=f"bare append, history {long} ÷ {short}", value=grown["bare"], limit=None))
+    return verdicts
+
+
+# -- many processes -----------------------------------------------------------------------------------
+
+
+def child(**order: Any) -> "subprocess.Popen[str]":
+    """Start this file as a process that does one thing."""
+    command = [sys.executable, str(Path(__file__)), "--child", json.dumps(order)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def answer(process: "subprocess.Popen[str]") -> dict[str, Any]:
+    """Let a child that is ready go, and return what it says."""
+    out, _ = process.communicate("go\n")
+    if process.returncode != 0:
+        raise SystemExit(f"a child ended with {process.returncode}")
+    said: dict[str, Any] = json.loads(out.splitlines()[-1])
+    return said
+
+
+def rate(root: str, tables: list[str], each: int) -> float:
+    """Let one process per table write single rows; return transactions per second over all."""
+    running = [child(job="write", root=root, table=table, times=each) for table in tables]
+    for process in running:
+        assert process.stdout is not None
+        process.stdout.readline()
+    begun = time.perf_counter()
+    for process in running:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    for process in running:
+        answer(process)
+    return each * len(tables) / (time.perf_counter() - begun)
+
+
+def throughput(folder: Path, size: Size, progress: Progress) -> list[Verdict]:
+    """Measure transactions per second of one process and of eight, in turns."""
+    setups = {
+        "1 process": ["T0"],
+        f"{PROCESSES} processes, one table": ["T0"] * PROCESSES,
+        f"{PROCESSES} processes, {PROCESSES} tables": [f"T{number}" for number in range(PROCESSES)],
+    }
+    rates: dict[str, list[float]] = {name: [] for name in setups}
+    task = progress.add_task("many processes", total=size.rounds * len(setups))
+    for number in range(size.rounds):
+        for name, tables in setups.items():
+            graph = og.init(folder / f"rate-{number}-{len(tables)}-{len(set(tables))}.omni", SCHEMA)
+            rates[name].append(rate(graph.root, tables, size.transactions // len(tables)))
+            progress.advance(task)
+    medians = {name: statistics.median(found) for name, found in rates.items()}
+    for name, found in rates.items():
+        console.print(f"{name}: {medians[name]:.1f} transactions/s ({', '.join(f'{r:.1f}' for r in found)})")
+    single = medians.pop("1 process")
+    return [
+        Verdict(what=f"transactions/s, {name} ÷ 1 process", value=value / single, limit=1, least=True)
+        for name, value in medians.items()
+    ]
+
+
+# -- many rows ----------------------------------------------------------------------------------------
+
+
+def large(folder: Path, size: Size, progress: Progress) -> list[Verdict]:
+    """Measure large appends and upserts, ours and Lance's, in turns, each in a process of its own."""
+    graph = og.init(folder / "large.omni", SCHEMA)
+    bare = folder / "large.bare"
+    task = progress.add_task("large writes", total=size.table_rows // ROWS_PER_BATCH + 4 * size.rounds)
+    everything = many_people(size.table_rows)
+    with graph.transaction() as tx:
+        tx.append("Person", everything)
+    bare_dataset(bare, stored(everything))
+    del everything
+    progress.advance(task, size.table_rows // ROWS_PER_BATCH)
+    found: dict[str, list[dict[str, Any]]] = {}
+    for number in range(size.rounds):
+        for job in ("append", "bare-append", "upsert", "bare-upsert"):
+            place = folder / f"{job}-{number}"
+            if job == "append":
+                og.init(place, SCHEMA)
+            elif job != "bare-append":
+                shutil.copytree(graph.root if job == "upsert" else bare, place, copy_function=os.link)
+            rows = size.append_rows if "append" in job else size.upsert_rows
+            process = child(job=job, root=str(place), rows=rows, there=size.table_rows)
+            assert process.stdout is not None
+            process.stdout.readline()
+            found.setdefault(job, []).append(answer(process))
+            shutil.rmtree(place)
+            progress.advance(task)
+    seconds = {job: statistics.median(said["seconds"] for said in each) for job, each in found.items()}
+    peaks = {job: statistics.median(said["peak"] - said["before"] for said in each) for job, each in found.items()}
+    for job, each in found.items():
+        rounds = ", ".join(format(said["seconds"], ".2f") for said in each)
+        console.print(f"{job}: {seconds[job]:.2f} s ({rounds}), {peaks[job]:.0f} MB at most on top of its input")
+    added, into = f"{size.append_rows:,}", f"{size.upsert_rows:,} into {size.table_rows:,}"
+    append, upsert = f"append of {added} rows ÷ write_dataset", f"upsert of {into} rows ÷ merge_insert"
+    return [
+        Verdict(what=append, value=seconds["append"] / seconds["bare-append"], limit=1.2),
+        Verdict(what=f"{append}, memory", value=peaks["append"] / peaks["bare-append"], limit=None),
+        Verdict(what=upsert, value=seconds["upsert"] / seconds["bare-upsert"], limit=1.0),
+        Verdict(what=f"{upsert}, memory", value=peaks["upsert"] / peaks["bare-upsert"], limit=None),
+    ]
+
+
+def work(order: dict[str, Any]) -> None:
+    """Be a child: get ready, wait, do one thing, say how long it took and how much memory."""
+    act = prepare(order)
+    before = peak(reset=True)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    seconds = timed(act) / 1e3
+    print(json.dumps({"seconds": seconds, "before": before, "peak": peak()}), flush=True)
+
+
+def prepare(order: dict[str, Any]) -> Callable[[], object]:
+    """Return what a child shall do; nothing of it has been done, but all it needs is in memory."""
+    root = order["root"]
+    if order["job"] == "bare-append":
+        whole = stored(many_people(order["rows"]))
+        return lambda: bare_dataset(Path(root), whole)
+    if order["job"] == "bare-upsert":
+        given, dataset = stored(changes(order)), lance.dataset(root)
+        merge = dataset.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+        return lambda: merge.execute(given)
+    graph = og.open(root)
+    if order["job"] == "write":
+        return lambda: write_rows(graph, order["table"], order["times"])
+    rows = changes(order) if order["job"] == "upsert" else many_people(order["rows"])
+    return lambda: write_at_once(graph, order["job"], rows)
+
+
+def changes(order: dict[str, Any]) -> pa.Table:
+    """Return an upsert's rows: half of them are new, half replace rows spread over the whole table."""
+    half, there = order["rows"] // 2, order["there"]
+    old, new = range(0, there // half * half, there // half), range(there, there + order["rows"] - half)
+    return pa.concat_tables([people(old, 2), people(new, 2)]).combine_chunks()
+
+
+def write_rows(graph: Graph, table: str, times: int) -> None:
+    """Write rows one by one."""
+    for number in range(times):
+        with graph.transaction() as tx:
+            tx.append(table, [{"name": f"{os.getpid()}-{number}"}])
+
+
+def write_at_once(graph: Graph, verb: str, rows: pa.Table) -> None:
+    """Write rows in one transaction."""
+    with graph.transaction() as tx:
+        getattr(tx, verb)("Person", rows)
+
+
+def peak(reset: bool = False) -> float:
+    """Return this process's peak memory in MB; not the kernel's accounting, which counts a parent's too."""
+    if reset:
+        pa.default_memory_pool().release_unused()
+        Path("/proc/self/clear_refs").write_text("5")
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1024
+
+
+# -- on the wire --------------------------------------------------------------------------------------
+
+
+def requests() -> list[Verdict]:
+    """Count what a single-row transaction asks of an object store."""
+    with SeaweedServer() as server, S3Proxy(server.endpoint) as proxy:
+        server.create_bucket("bench")
+        options = {**server.storage_options(), "aws_endpoint": proxy.endpoint}
+        graph = og.init(server.uri("bench", "g"), SCHEMA, storage_options=options)
+        each: list[tuple[Request, ...]] = []
+        for number in range(S3_TRANSACTIONS + 1):
+            proxy.reset()
+            with graph.transaction() as tx:
+                tx.append("Person", [{"name": f"n{number}"}])
+            each.append(proxy.requests)
+    kinds = Counter(kind_of(request) for found in each[1:] for request in found)
+    shown = ", ".join(f"{kind} {count / S3_TRANSACTIONS:.1f}" for kind, count in kinds.most_common())
+    console.print(f"S3 requests of the first transaction {len(each[0])}; of each later one: {shown}")
+    mean = statistics.mean(len(found) for found in each[1:])
+    return [Verdict(what="S3 requests per single-row transaction, mean", value=mean, limit=None)]
+
+
+def kind_of(request: Request) -> str:
+    """Name what a request is about: the method and the folder."""
+    folders = ("__recovery", "__manifest", "nodes")
+    where = f"{request.path}?{request.query}"
+    about = next((folder for folder in folders if folder in where), "other")
+    part = next((part for part in ("_versions", "_transactions", "data", "_deletions") if f"{part}" in where), "")
+    listing = "LIST" if "list-type" in request.query else request.method
+    return f"{listing} {about}{'/' if part else ''}{part}"
+
+
+# -- all of it ----------------------------------------------------------------------------------------
+
+
+def report(verdicts: list[Verdict]) -> None:
+    """Print the figures and how they stand to their limits."""
+    summary = Table(title="Against the limits", title_justify="left")
+    for name in ("measure", "is", "limit", ""):
+        summary.add_column(name, justify="left" if name == "measure" else "right")
+    for one in verdicts:
+        limit = "" if one.limit is None else f"{'≥' if one.least else '≤'} {one.limit:g}"
+        said = "" if one.limit is None else "holds" if one.holds else "BROKEN"
+        summary.add_row(one.what, f"{one.value:.2f}", limit, said)
+    console.print(summary)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small sizes: minutes become seconds, and figures rough")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.child:
+        work(json.loads(chosen.child))
+        return
+    size = QUICK if chosen.quick else Size()
+    with tempfile.TemporaryDirectory(prefix="omnigraph-bench-") as name:
+        folder = Path(name)
+        with Progress(console=console, transient=True) as progress:
+            verdicts = single_rows(folder, size, progress)
+            verdicts += throughput(folder, size, progress)
+            verdicts += large(folder, size, progress)
+        verdicts += requests()
+    report(verdicts)
+    console.print(f"peak memory {peak():.0f} MB; samples per median {size.samples}; pylance {lance.__version__}")
+
+
+if __name__ == "__main__":
+    main()
