@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +27,13 @@ from rich.table import Table
 
 import omnigraph as og
 from omnigraph.engine.graph import Graph
+from omnigraph.testing.commits import bare_commit
 from omnigraph.testing.s3_proxy import Request, S3Proxy
 from omnigraph.testing.s3_server import SeaweedServer
 
 SCHEMA = "node Person { name: String @key  age: I32?  note: String? }\n" + "\n".join(
     f"node T{number} {{ name: String @key }}" for number in range(8)
 )
-HISTORY = (10, 2_000)
 PROCESSES = 8
 S3_TRANSACTIONS = 20
 ROWS_PER_BATCH = 100_000
@@ -45,7 +45,7 @@ console = Console(highlight=False, width=130)
 class Size:
     """How much is measured."""
 
-    history: tuple[int, ...] = HISTORY
+    history: tuple[int, int] = (10, 2_000)
     samples: int = 60
     transactions: int = 160
     rounds: int = 3
@@ -111,12 +111,19 @@ def bare_dataset(uri: Path, rows: pa.Table) -> lance.LanceDataset:
 
 @dataclass(slots=True)
 class Depth:
-    """A graph and a bare dataset with equally many single-row writes behind them."""
+    """A graph and a bare dataset with equally many single-row writes behind them, and more commits without rows."""
 
-    history: int
+    name: str
     graph: Graph
     bare: Path
     number: int = 0
+    transactions: list[float] = field(default_factory=list)
+    appends: list[float] = field(default_factory=list)
+
+    @property
+    def ratio(self) -> float:
+        """Our median by Lance's."""
+        return statistics.median(self.transactions) / statistics.median(self.appends)
 
     def transact(self) -> None:
         """Write one row as a transaction."""
@@ -130,44 +137,43 @@ class Depth:
         lance.write_dataset(pa.table(row), str(self.bare), mode="append")
 
 
-def single_rows(folder: Path, size: Size, progress: Progress) -> list[Verdict]:
-    """Measure single-row transactions and appends after short and long histories, in turns."""
-    depths = []
-    for history in size.history:
-        graph = og.init(folder / f"history-{history}.omni", SCHEMA)
-        bare_dataset(folder / f"history-{history}.bare", stored(people(range(1), 1)))
-        depth = Depth(history, graph, folder / f"history-{history}.bare")
-        task = progress.add_task(f"writing {history} rows one by one", total=history)
-        for _ in range(history):
+def deep(folder: Path, writes: int, commits: int, progress: Progress) -> Depth:
+    """Make a graph of so many commits, of which so many wrote a row to the measured table."""
+    name = f"{commits} commits, {writes} to the table"
+    bare_dataset(folder / f"{name}.bare", stored(people(range(1), 1)))
+    depth = Depth(name, og.init(folder / f"{name}.omni", SCHEMA), folder / f"{name}.bare")
+    task = progress.add_task(name, total=commits)
+    for number in range(commits):
+        if number < commits - writes:
+            bare_commit(depth.graph)
+        else:
             depth.transact()
             depth.append()
-            progress.advance(task)
-        depths.append(depth)
-    times: dict[tuple[int, str], list[float]] = {(d.history, kind): [] for d in depths for kind in ("tx", "bare")}
+        progress.advance(task)
+    return depth
+
+
+def single_rows(folder: Path, size: Size, progress: Progress) -> list[Verdict]:
+    """Measure single-row transactions and appends after short and long histories, in turns."""
+    few, many = size.history
+    depths = [deep(folder, *shape, progress) for shape in ((few, few), (few, many), (many, many))]
     for _ in range(size.samples):
         for depth in depths:
-            times[depth.history, "tx"].append(timed(depth.transact))
-            times[depth.history, "bare"].append(timed(depth.append))
-    median = {key: statistics.median(found) for key, found in times.items()}
+            depth.transactions.append(timed(depth.transact))
+            depth.appends.append(timed(depth.append))
     for depth in depths:
-        tx, bare = (sorted(times[depth.history, kind]) for kind in ("tx", "bare"))
+        tx, bare = sorted(depth.transactions), sorted(depth.appends)
         console.print(
-            f"history {depth.history}: transaction {statistics.median(tx):.2f} ms (p90 {tx[int(len(tx) * 0.9)]:.2f}), "
+            f"{depth.name}: transaction {statistics.median(tx):.2f} ms (p90 {tx[int(len(tx) * 0.9)]:.2f}), "
             f"bare append {statistics.median(bare):.2f} ms (p90 {bare[int(len(bare) * 0.9)]:.2f})"
         )
-    verdicts = [
-        Verdict(
-            what=f"single-row transaction ÷ bare append, history {depth.history}",
-            value=median[depth.history, "tx"] / median[depth.history, "bare"],
-            limit=4,
-        )
-        for depth in depths
-    ]
-    short, long = size.history[0], size.history[-1]
-    grown = {kind: median[long, kind] / median[short, kind] for kind in ("tx", "bare")}
-    verdicts.append(Verdict(what=f"transaction, history {long} ÷ {short}", value=grown["tx"], limit=1.3))
-    verdicts.append(Verdict(what=f"bare append, history {long} ÷ {short}", value=grown["bare"], limit=None))
-    return verdicts
+    verdicts = [Verdict(what=f"transaction ÷ bare append, {d.name}", value=d.ratio, limit=4) for d in depths]
+    first = depths[0]
+    for depth in depths[1:]:
+        grown = statistics.median(depth.transactions) / statistics.median(first.transactions)
+        verdicts.append(Verdict(what=f"transaction, {depth.name} ÷ {first.name}", value=grown, limit=1.3))
+    grown = statistics.median(depths[-1].appends) / statistics.median(first.appends)
+    return [*verdicts, Verdict(what=f"bare append, {many} ÷ {few}", value=grown, limit=None)]
 
 
 # -- many processes -----------------------------------------------------------------------------------
@@ -182,10 +188,8 @@ def child(**order: Any) -> "subprocess.Popen[str]":
 def answer(process: "subprocess.Popen[str]") -> dict[str, Any]:
     """Let a child that is ready go, and return what it says."""
     out, _ = process.communicate("go\n")
-    if process.returncode != 0:
-        raise SystemExit(f"a child ended with {process.returncode}")
-    said: dict[str, Any] = json.loads(out.splitlines()[-1])
-    return said
+    assert process.returncode == 0, "a child failed"
+    return dict(json.loads(out.splitlines()[-1]))
 
 
 def rate(root: str, tables: list[str], each: int) -> float:
@@ -197,8 +201,7 @@ def rate(root: str, tables: list[str], each: int) -> float:
     begun = time.perf_counter()
     for process in running:
         assert process.stdin is not None
-        process.stdin.write("go\n")
-        process.stdin.flush()
+        print("go", file=process.stdin, flush=True)
     for process in running:
         answer(process)
     return each * len(tables) / (time.perf_counter() - begun)
@@ -251,10 +254,8 @@ def large(folder: Path, size: Size, progress: Progress) -> list[Verdict]:
             elif job != "bare-append":
                 shutil.copytree(graph.root if job == "upsert" else bare, place, copy_function=os.link)
             rows = size.append_rows if "append" in job else size.upsert_rows
-            process = child(job=job, root=str(place), rows=rows, there=size.table_rows)
-            assert process.stdout is not None
-            process.stdout.readline()
-            found.setdefault(job, []).append(answer(process))
+            running = child(job=job, root=str(place), rows=rows, there=size.table_rows)
+            found.setdefault(job, []).append(answer(running))
             shutil.rmtree(place)
             progress.advance(task)
     seconds = {job: statistics.median(said["seconds"] for said in each) for job, each in found.items()}
@@ -262,8 +263,8 @@ def large(folder: Path, size: Size, progress: Progress) -> list[Verdict]:
     for job, each in found.items():
         rounds = ", ".join(format(said["seconds"], ".2f") for said in each)
         console.print(f"{job}: {seconds[job]:.2f} s ({rounds}), {peaks[job]:.0f} MB at most on top of its input")
-    added, into = f"{size.append_rows:,}", f"{size.upsert_rows:,} into {size.table_rows:,}"
-    append, upsert = f"append of {added} rows ÷ write_dataset", f"upsert of {into} rows ÷ merge_insert"
+    append = f"append of {size.append_rows:,} rows ÷ write_dataset"
+    upsert = f"upsert of {size.upsert_rows:,} into {size.table_rows:,} rows ÷ merge_insert"
     return [
         Verdict(what=append, value=seconds["append"] / seconds["bare-append"], limit=1.2),
         Verdict(what=f"{append}, memory", value=peaks["append"] / peaks["bare-append"], limit=None),
@@ -355,9 +356,8 @@ def kind_of(request: Request) -> str:
     folders = ("__recovery", "__manifest", "nodes")
     where = f"{request.path}?{request.query}"
     about = next((folder for folder in folders if folder in where), "other")
-    part = next((part for part in ("_versions", "_transactions", "data", "_deletions") if f"{part}" in where), "")
-    listing = "LIST" if "list-type" in request.query else request.method
-    return f"{listing} {about}{'/' if part else ''}{part}"
+    part = next((f"/{part}" for part in ("_versions", "_transactions", "data", "_deletions") if part in where), "")
+    return f"{'LIST' if 'list-type' in request.query else request.method} {about}{part}"
 
 
 # -- all of it ----------------------------------------------------------------------------------------

@@ -189,7 +189,7 @@ class CreateTag:
     name: str
     commit: CommitId
     stamp: Stamp
-    traceable: bool = True
+    traceable: bool = False
 
     @property
     def subject(self) -> str:
@@ -197,7 +197,7 @@ class CreateTag:
         return f"tag {self.name}"
 
     def landed(self, reading: Reading) -> Tag | None:
-        """Find the tag with our commit and our time."""
+        """Find the tag with our commit and our time; another may have both, so this is asked only in doubt."""
         found = reading.state.tags.get(self.name)
         ours = found is not None and (found.commit, found.created_at) == (self.commit, self.stamp.at)
         return found if ours else None

@@ -81,7 +81,8 @@ class Committer:
                     raise doubt
                 with self._turn():  # phases B and C: effect, visibility
                     commit = self.land(sidecar, stamp, progress, lambda: self._stands(sidecar))
-            except CommitOutcomeUnknownError:
+            except CommitOutcomeUnknownError as unknown:
+                unknown.facts.setdefault("commit", sidecar.commit)
                 raise
             except OmnigraphError as refused:
                 commit = self._withdraw(sidecar, refused)
@@ -151,7 +152,10 @@ class Committer:
     def _surely_absent(self, sidecar: Sidecar, problem: StorageError) -> bool:
         if problem.facts.get("reason") in ("unreachable", "conflict"):
             return False
-        return not self._session.sidecars.exists(sidecar.operation)
+        try:
+            return not self._session.sidecars.exists(sidecar.operation)
+        except StorageError:
+            return False
 
     def _withdraw(self, sidecar: Sidecar, refused: OmnigraphError) -> Commit:
         """Give a promise up, in the manifest first; if someone finished it meanwhile, that is the answer."""
