@@ -218,8 +218,8 @@ def test_a_key_that_is_accepted_stays_below_any_root(key: str) -> None:
         check_key(key)
     except InvalidNameError:
         return
-    assert os.path.normpath(f"/root/{key}") == f"/root/{key}"
-    assert GraphRoot.parse("/root").uri(key) == f"/root/{key}"
+    assert os.path.normpath(f"/graphs/{key}") == f"/graphs/{key}"
+    assert GraphRoot.parse("/graphs").uri(key) == f"/graphs/{key}"
 
 
 @given(st.text(alphabet="s3:/.~ab%?#@\\\x00é", max_size=20))

@@ -37,6 +37,16 @@ ABANDONED_DROPPED_MIN = 16
 
 ROLLED_FORWARD, ROLLED_BACK, DISCARDED = "RolledForward", "RolledBack", "OrphanedBranchDiscarded"
 
+OWNED = Observation(
+    landed=False,
+    abandoned=False,
+    owner_alive=True,
+    branch_there=True,
+    schema_same=True,
+    moved_strict=(),
+    missing_files=(),
+)
+
 log = logging.getLogger(__name__)
 
 
@@ -156,16 +166,17 @@ class Recovery:
         return (ROLLED_FORWARD, None) if decided.commit is not None else (ROLLED_BACK, reason)
 
     def _observe(self, sidecar: Sidecar, pending: Pending, grace: timedelta) -> Observation:
-        alive = self._owner_alive(sidecar, pending, grace)
-        return self._history.looking(lambda reading: self._observe_in(reading, sidecar, alive))
+        if self._owner_alive(sidecar, pending, grace):
+            return OWNED  # the rest would not be looked at
+        return self._history.looking(lambda reading: self._observe_in(reading, sidecar))
 
-    def _observe_in(self, reading: Reading, sidecar: Sidecar, alive: bool) -> Observation:
+    def _observe_in(self, reading: Reading, sidecar: Sidecar) -> Observation:
         head = self._head_in(reading, sidecar)
         moved = [p for p in sidecar.tables if head is not None and head.pins.get(p.table) != p.expected]
         return Observation(
             landed=self._session.manifest.commit(reading, sidecar.commit) is not None,
             abandoned=sidecar.commit in reading.state.abandoned,
-            owner_alive=alive,
+            owner_alive=False,
             branch_there=head is not None,
             schema_same=head is None or head.schema_hash == sidecar.schema_hash,
             moved_strict=tuple(str(p.key) for p in moved if not p.commutes),

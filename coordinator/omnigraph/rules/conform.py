@@ -17,7 +17,7 @@ Rows: TypeAlias = "pa.Table | pa.RecordBatch | Sequence[Mapping[str, Any]]"
 def conform(kind: TableType, rows: Rows, mint: Callable[[], str]) -> pa.Table:
     """Return the rows as the table stores them: its columns, its types, its ids."""
     wanted = arrow_schema(kind)
-    names = _names(rows)
+    names = _names(kind, rows)
     _refuse_unknown(kind, names, wanted)
     count = len(rows)
     if count == 0:
@@ -28,9 +28,12 @@ def conform(kind: TableType, rows: Rows, mint: Callable[[], str]) -> pa.Table:
     return pa.Table.from_arrays([ids if f.name == "id" else fitted[f.name] for f in wanted], schema=wanted)
 
 
-def _names(rows: Rows) -> list[str]:
+def _names(kind: TableType, rows: Rows) -> list[str]:
     if isinstance(rows, pa.Table | pa.RecordBatch):
         return list(rows.schema.names)
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, Mapping):
+            raise InvalidDataError(f"row {number} for {kind.table} is no mapping of columns to values", row=number)
     return list(dict.fromkeys(name for row in rows for name in row))
 
 

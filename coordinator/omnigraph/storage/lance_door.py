@@ -4,11 +4,10 @@ Lance's handles never leave this module untyped: callers hold a :class:`RowsAt` 
 version number. What Lance does here was measured, and ``tests/guards`` repeats the measurements.
 """
 
-import json
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -22,7 +21,7 @@ from lance.dataset import Transaction
 from lance.file import LanceFileSession
 from lance.fragment import FragmentMetadata, write_fragments
 
-from omnigraph.errors import CorruptGraphError, InvalidOptionError, StorageError
+from omnigraph.errors import InvalidOptionError, StorageError
 from omnigraph.storage.roots import StorageOptions, scrub
 
 STORAGE_VERSION = "2.2"
@@ -291,38 +290,6 @@ class Tables:
         except (CommitConflictError, *LANCE_ERRORS):
             # Lost to another creator, or there already: either way it opens, or the error is real.
             self._open(uri, BIRTH_VERSION)
-
-    def stage(self, uri: str, rows: pa.RecordBatchReader) -> list[str]:
-        """Write rows into files nothing refers to yet; return their metadata as JSON text."""
-        try:
-            fragments = write_fragments(
-                rows,
-                uri,
-                mode="append",
-                schema=rows.schema,
-                data_storage_version=STORAGE_VERSION,
-                storage_options=self._client,
-            )
-        except LANCE_ERRORS as problem:
-            raise _failed(f"rows for {uri} can not be staged", problem, self._options) from None
-        return [json.dumps(fragment.to_json()) for fragment in fragments]
-
-    def seal_append(self, uri: str, base: int | None, fragments: Iterable[str], transaction: str) -> Sealed:
-        """Commit staged rows as one detached version built on exactly ``base``, and check that it is."""
-        # Lance builds a detached commit on the handle's version and ignores the transaction's own word.
-        handle = self._open(uri, BIRTH_VERSION if base is None else base)
-        files = [FragmentMetadata.from_json(text) for text in fragments]
-        staged = Transaction(handle.version, LanceOperation.Append(files), uuid=transaction)
-        try:
-            # Here max_retries is how often Lance may draw another random version number; 0 would be none at all.
-            sealed = LanceDataset.commit(handle, staged, detached=True, max_retries=SEAL_DRAWS_MAX)
-        except LANCE_ERRORS as problem:
-            raise _failed(f"nothing was applied: {uri} can not be sealed", problem, self._options) from None
-        rows, expected = int(sealed.count_rows()), int(handle.count_rows()) + sum(int(f.num_rows) for f in files)
-        landed = sealed.read_transaction(sealed.version)
-        if rows != expected or landed is None or (landed.uuid, landed.read_version) != (transaction, handle.version):
-            raise CorruptGraphError(f"the sealed version of {uri} is not what was asked for; nothing was published")
-        return Sealed(lance_version=int(sealed.version), transaction=transaction, rows=rows)
 
     def count(self, uri: str, version: int, where: Predicate) -> int:
         """Count the rows of a sealed version that a predicate holds for."""
