@@ -55,12 +55,12 @@ class Failpoint(StrEnum):
     """The audit row is there, and so is the sidecar."""
 
 
-class FailpointError(RuntimeError):
-    """Raised by a failpoint, and by nothing else."""
+class FailpointError(BaseException):
+    """Raised by a failpoint, and by nothing else; no Exception, so that the protocol stops where it stands."""
 
 
-class LostAnswerError(OSError):
-    """Raised by a failpoint where an answer is to be lost."""
+class LostAnswerError(BaseException):
+    """Raised by a failpoint where an answer is to be lost; no Exception, for the same reason."""
 
 
 @dataclass(slots=True)
@@ -98,7 +98,7 @@ def _act(action: str, point: Failpoint) -> None:
         case "enospc":
             raise OSError(errno.ENOSPC, f"failpoint {point}")
         case "lost":
-            raise LostAnswerError(errno.ETIMEDOUT, f"failpoint {point}: the answer was lost")
+            raise LostAnswerError(f"failpoint {point}: the answer was lost")
         case "delay":
             time.sleep(float(argument))
         case "park":

@@ -386,13 +386,13 @@ def test_rows_are_found_through_an_index_as_well_as_without_one(filled: Table, m
     )
     filled.version = int(indexed.version)
     looked_up: list[int] = []
-    original = lance_rows._looked_up
+    original = lance_rows.looked_up
 
     def watched(handle: Any, ids: Any) -> Any:
         looked_up.append(len(ids))
         return original(handle, ids)
 
-    monkeypatch.setattr(lance_rows, "_looked_up", watched)
+    monkeypatch.setattr(lance_rows, "looked_up", watched)
     few = filled.upsert([*numbered(7, 2_999, n=0), *numbered(9_999)])
     many = filled.upsert(numbered(*range(500), n=-1))
     assert (few.rows_updated, few.rows_inserted, many.rows_updated) == (2, 1, 500)

@@ -4,9 +4,9 @@ The same code finishes a writer's own work and, during recovery, another's. The 
 before anything else, so doing it twice is doing it once.
 """
 
+import logging
 import os
 import platform
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -30,17 +30,18 @@ from omnigraph.model.staged import StagedAppend, StagedUpsert
 from omnigraph.model.tables import Pin
 from omnigraph.rules.refs import Draft, Stamp
 from omnigraph.storage.layout import table_location
+from omnigraph.storage.turns import turn
 
 SEALS_MAX = 1_000
 PAUSE_SECONDS_MAX = 0.5
 PAUSE_DOUBLINGS_MAX = 5
-TURN_SECONDS_MAX = 0.25
 SLEPT_LONG = timedelta(hours=1)
 SAMPLE_MAX = 5
 
+log = logging.getLogger(__name__)
+
 _IN_HAND: set[str] = set()
 """Operations this process is working on: their sidecars are nobody else's business yet."""
-_TURNS: dict[str, threading.Lock] = {}
 
 
 @dataclass(slots=True)
@@ -72,27 +73,37 @@ class Committer:
         """Make promised work visible as one commit, or raise an error that means it is not and never will be."""
         _IN_HAND.add(sidecar.operation)
         try:
-            reach(Failpoint.BEFORE_SIDECAR)
             with self._timed(progress, "promise"):
                 doubt = self._promise(sidecar)  # phase A: promise
-            reach(Failpoint.AFTER_SIDECAR)
-            try:
-                if doubt is not None:
-                    raise doubt
-                with self._turn():  # phases B and C: effect, visibility
-                    commit = self.land(sidecar, stamp, progress, lambda: self._stands(sidecar))
-            except CommitOutcomeUnknownError as unknown:
-                unknown.facts.setdefault("commit", sidecar.commit)
-                raise
-            except OmnigraphError as refused:
-                commit = self._withdraw(sidecar, refused)
-            reach(Failpoint.BEFORE_FORGET)
+            commit = self._land_or_withdraw(sidecar, stamp, progress, doubt)  # phases B and C: effect, visibility
             with self._timed(progress, "forget"):
-                self._session.sidecars.forget(sidecar.operation)  # phase D: forget
-            reach(Failpoint.AFTER_FORGET)
+                self._forget(sidecar)  # phase D: forget
             return commit
+        except (KeyboardInterrupt, SystemExit) as stopped:
+            stopped.add_note(
+                f"omnigraph was writing commit {sidecar.commit}: the next write finishes it or gives it up"
+            )
+            raise
         finally:
             _IN_HAND.discard(sidecar.operation)
+
+    def _land_or_withdraw(
+        self, sidecar: Sidecar, stamp: Stamp, progress: Progress, doubt: StorageError | None
+    ) -> Commit:
+        """Make a promise come true, or take it back before anyone is told that it did not."""
+        if doubt is not None:
+            return self._withdraw(sidecar, doubt)
+        try:
+            reach(Failpoint.AFTER_SIDECAR)
+            with turn(str(self._session.root)):
+                return self.land(sidecar, stamp, progress, lambda: self._stands(sidecar))
+        except CommitOutcomeUnknownError as unknown:
+            unknown.facts.setdefault("commit", sidecar.commit)
+            raise
+        except OSError as problem:
+            return self._withdraw(sidecar, StorageError(f"nothing was applied: {problem}"))
+        except Exception as refused:  # noqa: BLE001  whatever it is, it is raised again once the promise is taken back
+            return self._withdraw(sidecar, refused)
 
     def land(
         self, sidecar: Sidecar, stamp: Stamp, progress: Progress, promised: Callable[[], bool] = lambda: True
@@ -113,36 +124,40 @@ class Committer:
             )
             try:
                 with self._timed(progress, "publish"):
-                    return self._session.publisher.publish(change)
+                    commit = self._session.publisher.publish(change)
             except VersionConflictError:
                 # Sealing again decides whether what moved can be lived with. Waiting first, longer each time and by
                 # chance, leaves the others room: writers that all try at once spend their time on losing.
                 spent = self._session.sources.monotonic() - begun
                 longest = min(PAUSE_SECONDS_MAX, spent * 2 ** min(attempt, PAUSE_DOUBLINGS_MAX))
                 self._session.sources.sleep(longest * self._session.sources.random())
+                continue
+            self._remember(head, sealed)
+            return commit
         raise ContentionError("nothing was applied: the tables kept changing; try again")
-
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        """Take turns with other threads of this process: politeness, not safety, so nobody waits long for it."""
-        lock = _TURNS.setdefault(str(self._session.root), threading.Lock())
-        mine = lock.acquire(timeout=TURN_SECONDS_MAX)
-        try:
-            yield
-        finally:
-            if mine:
-                lock.release()
 
     def _promise(self, sidecar: Sidecar) -> StorageError | None:
         """Write the sidecar, or raise that it is not there; return what went wrong if it may be there all the same."""
         try:
+            reach(Failpoint.BEFORE_SIDECAR)
             self._session.sidecars.put(sidecar)
+        except OSError as problem:
+            raise StorageError(f"nothing was applied: {problem}") from problem
         except StorageError as problem:
             # What may be there must be withdrawn: recovery could finish it after we have reported an error.
             if self._surely_absent(sidecar, problem):
                 raise
             return problem
         return None
+
+    def _forget(self, sidecar: Sidecar) -> None:
+        """Drop a promise that was kept; the commit is visible, so nothing that fails here is an error."""
+        try:
+            reach(Failpoint.BEFORE_FORGET)
+            self._session.sidecars.forget(sidecar.operation)
+            reach(Failpoint.AFTER_FORGET)
+        except Exception:
+            log.warning("a sidecar was left behind", extra={"operation": sidecar.operation}, exc_info=True)
 
     def _stands(self, sidecar: Sidecar) -> bool:
         """Tell whether our own promise is still there; asked only after a sleep in which it could have been settled."""
@@ -157,7 +172,7 @@ class Committer:
         except StorageError:
             return False
 
-    def _withdraw(self, sidecar: Sidecar, refused: OmnigraphError) -> Commit:
+    def _withdraw(self, sidecar: Sidecar, refused: Exception) -> Commit:
         """Give a promise up, in the manifest first; if someone finished it meanwhile, that is the answer."""
         try:
             decided = self._session.publisher.publish(
@@ -183,7 +198,7 @@ class Committer:
 
     def _seal(self, promise: TablePromise, pin: Pin | None) -> tuple[TablePromise, Pin | None]:
         """Seal one table; return the work as it is on the pin it met, and the new pin."""
-        uri = self._session.root.uri(table_location(promise.key.kind, promise.table))
+        uri = self._uri(promise)
         moved = pin != promise.expected
         if moved:
             self._check_commutes(promise, pin, uri)
@@ -204,6 +219,16 @@ class Committer:
             transaction=sealed.transaction,
             rows=sealed.rows,
         )
+
+    def _remember(self, head: Commit, sealed: list[tuple[TablePromise, Pin | None]]) -> None:
+        for promise, pin in sealed:
+            before = head.pins.get(promise.table)
+            if pin is not None and pin != before:
+                base = before.lance_version if before else None
+                self._session.staging.landed(self._uri(promise), base, pin.lance_version, promise.staged)
+
+    def _uri(self, promise: TablePromise) -> str:
+        return self._session.root.uri(table_location(promise.key.kind, promise.table))
 
     def _check_commutes(self, promise: TablePromise, pin: Pin | None, uri: str) -> None:
         """Refuse work that was planned on a table that is another one now, unless it only adds or replaces by id."""

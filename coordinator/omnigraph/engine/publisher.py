@@ -6,7 +6,7 @@ from typing import Protocol, TypeVar
 from omnigraph.errors import CommitOutcomeUnknownError, ContentionError, OmnigraphError, StorageError
 from omnigraph.ids import Sources
 from omnigraph.model.manifest import ManifestState
-from omnigraph.storage.lance_door import SwapLostError, SwapUncertainError
+from omnigraph.storage.lance_door import SwapLostError, SwapRefusedError, SwapUncertainError
 from omnigraph.storage.manifest import Manifest, Reading
 
 ATTEMPTS_MAX = 1_000
@@ -42,6 +42,7 @@ class Doubt:
 
     version: int
     reason: str
+    refused: bool = False
 
 
 class Publisher:
@@ -89,19 +90,37 @@ class Publisher:
                     raise
                 reading = newer
                 continue
-            try:
-                self._known = self._manifest.swap(reading, state)
+            outcome = self._swap(change, reading, state)
+            if outcome is True:
                 return answer
-            except SwapLostError:
-                pass
-            except SwapUncertainError as unclear:
-                doubt = doubt or Doubt(reading.at.version + 1, str(unclear))
-            except (KeyboardInterrupt, SystemExit) as stopped:
-                stopped.add_note(f"omnigraph was publishing {change.subject}; look whether it is there")
-                raise
+            if isinstance(outcome, Doubt):
+                if outcome.refused:
+                    return self._refused(change, outcome)
+                doubt = doubt or outcome
             self._pause(attempt)
             reading = self._read_again(change, doubt)
         raise self._gave_up(change, doubt)
+
+    def _swap(self, change: Change[T], reading: Reading, state: ManifestState) -> "bool | Doubt":
+        """Return whether the swap was won, or that nobody said."""
+        try:
+            self._known = self._manifest.swap(reading, state)
+        except SwapLostError:
+            return False
+        except SwapUncertainError as unclear:
+            return Doubt(reading.at.version + 1, str(unclear), refused=isinstance(unclear, SwapRefusedError))
+        except (KeyboardInterrupt, SystemExit) as stopped:
+            stopped.add_note(f"omnigraph was publishing {change.subject}; look whether it is there")
+            raise
+        return True
+
+    def _refused(self, change: Change[T], doubt: Doubt) -> T:
+        """Return the answer if the change is visible all the same, or raise that it is not and never will be."""
+        reading = self._read_again(change, doubt)
+        found = change.landed(reading)
+        if found is not None:
+            return found
+        raise StorageError(f"nothing was applied: the manifest can not be written: {doubt.reason}", reason="refused")
 
     def _read_again(self, change: Change[T], doubt: Doubt | None) -> Reading:
         try:

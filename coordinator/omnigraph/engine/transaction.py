@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from omnigraph.engine.committer import Committer, Progress, duplicates, this_process
 from omnigraph.engine.history import History
+from omnigraph.engine.repeats import Repeats
 from omnigraph.engine.session import Session
-from omnigraph.errors import InvalidOptionError, MixedMutationError, OmnigraphError, TransactionStateError
+from omnigraph.errors import InvalidOptionError, MixedMutationError, OmnigraphError, StorageError, TransactionStateError
 from omnigraph.failpoints import Failpoint, reach
 from omnigraph.ids import CommitId, TableId
 from omnigraph.model.catalog import Catalog
@@ -24,10 +25,9 @@ from omnigraph.model.lineage import Commit
 from omnigraph.model.receipt import Receipt, TableReceipt
 from omnigraph.model.schema import TableType
 from omnigraph.model.sidecar import Sidecar, TablePromise
-from omnigraph.model.staged import Staged
+from omnigraph.model.staged import Staged, StagedAppend
 from omnigraph.rules.arrow_schema import arrow_schema
 from omnigraph.rules.conform import Rows, conform
-from omnigraph.rules.identity import repeated
 from omnigraph.rules.values import Column
 from omnigraph.storage.lance_door import Scan
 from omnigraph.storage.layout import table_location
@@ -56,7 +56,8 @@ class _Table:
     verb: Verb
     ticket: Ticket
     parts: list[Staged] = field(default_factory=list)
-    ids: list[Column] = field(default_factory=list)
+    repeats: Repeats = field(default_factory=Repeats)
+    deleted_ids: list[Column] = field(default_factory=list)
     predicates: list[str] = field(default_factory=list)
 
     @property
@@ -117,8 +118,8 @@ class Transaction:
             if where is not None:
                 table.predicates.append(where)
             else:
-                table.ids.append(pa.array(list(ids or ()), pa.string()))
-            if table.predicates and table.ids:
+                table.deleted_ids.append(pa.array(list(ids or ()), pa.string()))
+            if table.predicates and table.deleted_ids:
                 raise InvalidOptionError(f"delete rows of {table.key} by filter or by ids, not by both at once")
 
     def __enter__(self) -> Self:
@@ -173,7 +174,7 @@ class Transaction:
         return self._tables[kind.table_id]
 
     def _stage(self, table: _Table, rows: AnyRows, stage: Callable[[Ticket, pa.RecordBatchReader], Staged]) -> None:
-        reach(Failpoint.BEFORE_STAGE)
+        _step(Failpoint.BEFORE_STAGE)
         schema = arrow_schema(table.kind)
         batches = self._conformed(table, rows)
         if table.ticket.base_version is None:
@@ -184,14 +185,15 @@ class Transaction:
             batches = chain([first], batches)
         reader = pa.RecordBatchReader.from_batches(schema, batches)
         table.parts.append(stage(table.ticket, reader))
-        reach(Failpoint.AFTER_STAGE)
+        _step(Failpoint.AFTER_STAGE)
 
     def _conformed(self, table: _Table, rows: AnyRows) -> Iterator[pa.RecordBatch]:
-        """Yield rows as the table stores them, a batch at a time, and keep their ids."""
+        """Yield rows as the table stores them, a batch at a time, watching their ids."""
         for part in _parts(rows):
             fitted = conform(table.kind, part, self._session.sources.mint)
             if fitted.num_rows:
-                table.ids.append(fitted.column("id").combine_chunks())
+                if table.verb != "upsert":  # the parts of an upsert are compared when they become one
+                    table.repeats.note(fitted.column("id"))
                 yield from fitted.to_batches()
 
     # -- publishing ---------------------------------------------------------------------------------
@@ -235,13 +237,11 @@ class Transaction:
     def _promise(self, table: _Table) -> TablePromise | None:
         """Return what is promised for one table, or None if nothing would change."""
         pin = self._base.pins.get(table.kind.table_id)
-        if table.verb != "delete":
-            self._refuse_repeats(table)
-        if table.verb == "append" and pin is not None and table.ids:
-            there = self._session.tables.present(table.ticket.uri, pin.lance_version, pa.concat_arrays(table.ids))
+        staged = self._deletion(table) if table.verb == "delete" else self._written(table)
+        if table.verb == "append" and pin is not None and isinstance(staged, StagedAppend):
+            there = self._session.staging.present(table.ticket.uri, pin.lance_version, staged)
             if there:
                 raise duplicates(table.key, there, "exist already")
-        staged = self._deletion(table) if table.verb == "delete" else self._written(table)
         if staged is None or staged.is_empty or (table.verb == "overwrite" and pin is None and not staged.files):
             return None
         return TablePromise(
@@ -254,24 +254,24 @@ class Transaction:
         )
 
     def _written(self, table: _Table) -> Staged | None:
+        self._refuse_repeats(table)
         return self._session.staging.combined(table.ticket, table.parts) if table.parts else None
 
     def _deletion(self, table: _Table) -> Staged | None:
-        reach(Failpoint.BEFORE_STAGE)
+        _step(Failpoint.BEFORE_STAGE)
         if table.ticket.base_version is None:
             for predicate in table.predicates:  # nothing can match, but a mistake is a mistake
                 self._session.tables.scan_empty(arrow_schema(table.kind), Scan(where=predicate)).read_all()
         where = " OR ".join(f"({predicate})" for predicate in table.predicates) or None
-        ids = None if where is not None else pa.concat_arrays(table.ids)
+        ids = None if where is not None else pa.concat_arrays(table.deleted_ids)
         staged = self._session.staging.delete(table.ticket, where, ids)
-        reach(Failpoint.AFTER_STAGE)
+        _step(Failpoint.AFTER_STAGE)
         return staged
 
     def _refuse_repeats(self, table: _Table) -> None:
-        if table.ids:
-            again = repeated(pa.concat_arrays(table.ids))
-            if again:
-                raise duplicates(table.key, again, "occur more than once in what was given")
+        again = self._session.staging.repeated(table.ticket.uri, table.parts, table.repeats.doubtful())
+        if again:
+            raise duplicates(table.key, again, "occur more than once in what was given")
 
     def _sidecar(self, promises: tuple[TablePromise, ...]) -> Sidecar:
         verbs = sorted({table.verb for table in self._tables.values()})
@@ -295,6 +295,14 @@ class Transaction:
     def _rerun(self, commit: CommitId) -> Receipt:
         found = self._history.named(commit)
         return Receipt(branch=found.branch, commit=found.id, version=found.version, rerun=True)
+
+
+def _step(point: Failpoint) -> None:
+    """Pass a place where a test may let storage fail."""
+    try:
+        reach(point)
+    except OSError as problem:
+        raise StorageError(f"nothing was applied: {problem}") from problem
 
 
 def _parts(rows: AnyRows) -> Iterator[Rows]:

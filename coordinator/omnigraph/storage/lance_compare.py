@@ -28,7 +28,9 @@ class Comparison:
     def __init__(self, handle: LanceDataset, scratch: Scratch, found: Located) -> None:
         self._handle = handle
         self._scratch = scratch
-        self._plain = [column.name for column in handle.schema if not is_blob(column)]
+        plain = [column for column in handle.schema if column.name != "id" and not is_blob(column)]
+        self._narrow = [column.name for column in plain if _is_narrow(column.type)]
+        self._wide = [column.name for column in plain if not _is_narrow(column.type)]
         self._blobs = [column.name for column in handle.schema if is_blob(column)]
         self._order = np.argsort(found.row_ids, kind="stable")
         self._row_ids = found.row_ids[self._order]
@@ -36,21 +38,27 @@ class Comparison:
 
     def same(self) -> Verdicts:
         """Return one verdict per located row, in the order they were located in."""
-        verdict = np.zeros(len(self._row_ids), np.bool_)
-        for start in range(0, len(verdict), COMPARE_ROWS_MAX):
-            for batch in scan_row_ids(self._handle, self._row_ids[start : start + COMPARE_ROWS_MAX], self._plain):
-                self._compare(batch, verdict)
+        verdict = np.ones(len(self._row_ids), np.bool_)
+        # Narrow columns first: rows that differ there need not be read any further, and mostly that is where they do.
+        for columns in filter(None, (self._narrow, self._wide)):
+            self._compare_columns(columns, verdict)
         for name in self._blobs:
             self._compare_blobs(name, verdict)
         asked = np.empty_like(verdict)
         asked[self._order] = verdict
         return asked
 
-    def _compare(self, batch: pa.RecordBatch, verdict: Verdicts) -> None:
-        places = self._places(batch)
-        for at, given in self._given(places, self._plain):
-            there = batch.slice(at.start, given.num_rows).select(self._plain)
-            verdict[places[at]] = np.asarray(same_rows(there, given))
+    def _compare_columns(self, columns: list[str], verdict: Verdicts) -> None:
+        """Compare rows that agree so far; one that can not be read does not agree."""
+        agreed = np.flatnonzero(verdict)
+        verdict[agreed] = False
+        for start in range(0, len(agreed), COMPARE_ROWS_MAX):
+            wanted = self._row_ids[agreed[start : start + COMPARE_ROWS_MAX]]
+            for batch in scan_row_ids(self._handle, wanted, columns):
+                places = self._places(batch)
+                for at, given in self._given(places, columns):
+                    there = batch.slice(at.start, given.num_rows).select(columns)
+                    verdict[places[at]] = np.asarray(same_rows(there, given))
 
     def _compare_blobs(self, name: str, verdict: Verdicts) -> None:
         """Compare blobs of rows that agree so far: sizes first, then the bytes of those of equal size."""
@@ -86,6 +94,10 @@ class Comparison:
 
     def _places(self, batch: pa.RecordBatch) -> Places:
         return np.searchsorted(self._row_ids, np.asarray(batch.column(ROW_ID), np.uint64)).astype(np.int64)
+
+
+def _is_narrow(kind: pa.DataType) -> bool:
+    return pa.types.is_primitive(kind)
 
 
 def _bytes_of(blobs: Column) -> Column:

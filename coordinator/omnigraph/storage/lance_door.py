@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 from lance import LanceDataset, LanceOperation
 from lance.commit import CommitConflictError
 from lance.dataset import Transaction
-from lance.file import LanceFileSession
 from lance.fragment import FragmentMetadata, write_fragments
 
 from omnigraph.errors import InvalidOptionError, StorageError
@@ -27,14 +26,21 @@ from omnigraph.storage.roots import StorageOptions, scrub
 STORAGE_VERSION = "2.2"
 PREDICATE_CHARACTERS_MAX = 65_536
 IDS_PER_LOOKUP_MAX = 8_192
-IDS_HELD_MAX = 1_000_000
 OPEN_VERSIONS_MAX = 64
-SMALL_FILE_ROWS_MAX = 16_384
 SEAL_DRAWS_MAX = 3
 BIRTH_VERSION = 1
 
 Predicate: TypeAlias = str | pc.Expression
 STORAGE_WORDS = ("Not found:", "Object at location", "error sending request", "Generic S3 error", "os error")
+REFUSAL_WORDS = (
+    "lacked the necessary privileges",
+    "403 Forbidden",
+    "AccessDenied",
+    "Permission denied",
+    "Read-only file system",
+    "No space left",
+    "Disk quota exceeded",
+)
 _PLACE = re.compile(r",? /\S+\.rs:\d+:\d+")
 LANCE_ERRORS = (OSError, RuntimeError, ValueError)
 
@@ -45,6 +51,10 @@ class SwapLostError(Exception):
 
 class SwapUncertainError(Exception):
     """Storage did not say whether the swap happened: read before answering."""
+
+
+class SwapRefusedError(SwapUncertainError):
+    """Storage said no, and will again: unless an earlier try of the client's got through, the swap did not happen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,19 +171,11 @@ class SwappedRows:
         except BaseException as unclear:
             # A panic inside Lance is no Exception; it too leaves the outcome open.
             if isinstance(unclear, LANCE_ERRORS) or _is_panic(unclear):
-                raise SwapUncertainError(scrub(str(unclear), self._options)) from None
+                said = scrub(_without_places(str(unclear)), self._options)
+                refused = any(word in said for word in REFUSAL_WORDS)
+                raise (SwapRefusedError if refused else SwapUncertainError)(said) from None
             raise
         return RowsAt(handle, tuple(files), self._options)
-
-
-def _holding(handle: LanceDataset, number: int, ids: Any) -> list[str]:
-    """Return which of these ids a fragment holds."""
-    fragment: Any = handle.get_fragment(number)
-    found: list[str] = []
-    for start in range(0, len(ids), IDS_PER_LOOKUP_MAX):
-        chosen = pc.field("id").isin(ids.slice(start, IDS_PER_LOOKUP_MAX))
-        found += [str(value) for value in fragment.to_table(columns=["id"], filter=chosen).column("id").to_pylist()]
-    return found
 
 
 def _is_panic(problem: BaseException) -> bool:
@@ -246,41 +248,12 @@ class Scan:
     limit: int | None = None
 
 
-class SmallFiles:
-    """The ids in small data files, each read once; what was deleted from a file since is still among them."""
-
-    def __init__(self, client: dict[str, str] | None) -> None:
-        self._client = client
-        self._known: OrderedDict[tuple[str, str], frozenset[str]] = OrderedDict()
-        self._held = 0
-        self._lock = threading.Lock()
-
-    def ids(self, uri: str, name: str) -> frozenset[str]:
-        """Return the ids of one file."""
-        with self._lock:
-            known = self._known.get((uri, name))
-            if known is not None:
-                self._known.move_to_end((uri, name))
-                return known
-        reader = LanceFileSession(uri, storage_options=self._client).open_reader(f"data/{name}", ["id"])
-        found = frozenset(str(value) for value in reader.read_all().to_table().column("id").to_pylist())
-        with self._lock:
-            if (uri, name) not in self._known:
-                self._known[(uri, name)] = found
-                self._held += len(found)
-            while self._held > IDS_HELD_MAX:
-                _, dropped = self._known.popitem(last=False)
-                self._held -= len(dropped)
-        return found
-
-
 class Tables:
     """Node and edge datasets: staged, sealed as detached versions, read at exactly one of them."""
 
     def __init__(self, options: StorageOptions) -> None:
         self._options = options
         self._client = options.for_clients() or None
-        self._small_files = SmallFiles(self._client)
 
     def ensure(self, uri: str, schema: pa.Schema) -> None:
         """Create the empty dataset unless it is there; any number of writers may try at once."""
@@ -321,23 +294,6 @@ class Tables:
                 yield from reader
 
         return pa.RecordBatchReader.from_batches(reader.schema, batches())
-
-    def present(self, uri: str, version: int, ids: Any) -> list[str]:
-        """Return which of these ids a sealed version holds.
-
-        Files never change, so the ids of small ones are read once per process. A hit there is only a
-        suspicion: rows may have been deleted since, so suspects and large files are asked exactly.
-        """
-        handle = self._open(uri, version)
-        wanted = set(ids.to_pylist())
-        exact: dict[int, Any] = {}
-        with self._reading(None):
-            for fragment in handle.get_fragments():
-                if fragment.physical_rows > SMALL_FILE_ROWS_MAX:
-                    exact[fragment.fragment_id] = ids
-                elif suspects := wanted & self._small_files.ids(uri, file_name(fragment.metadata)):
-                    exact[fragment.fragment_id] = pa.array(sorted(suspects), pa.string())
-            return [found for number, suspects in exact.items() for found in _holding(handle, number, suspects)]
 
     @contextmanager
     def _reading(self, where: Predicate | None) -> Iterator[None]:

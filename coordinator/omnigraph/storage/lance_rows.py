@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as pds
 from lance import LanceDataset
 from lance.dataset import serialize_row_addrs
 from lance.file import LanceFileSession
@@ -21,6 +20,7 @@ from lance.fragment import FragmentMetadata
 from omnigraph.errors import CorruptGraphError, InvalidDataError, OmnigraphError
 from omnigraph.model.staged import RowSet
 from omnigraph.rules.arrow_schema import BLOB_STORAGE, EXTENSION_NAME, LANCE_BLOB, is_blob
+from omnigraph.rules.fingerprints import Sieve, fingerprints
 from omnigraph.rules.values import Column, compute
 from omnigraph.storage.lance_door import BIRTH_VERSION, IDS_PER_LOOKUP_MAX, LANCE_ERRORS, VERSIONS, _failed, _is_panic
 from omnigraph.storage.roots import StorageOptions
@@ -30,6 +30,7 @@ UnsignedNumbers = npt.NDArray[np.uint64]
 LOOKUP_ROWS_PER_ID: Final = 512  # measured: with an index, a look-up costs about as much as scanning this many ids
 ID_BYTES_MAX: Final = 2**31 - 1  # what one Arrow text column holds
 SCAN_ROWS: Final = 8_192
+ID_SCAN_ROWS: Final = 65_536
 BLOB_SCAN_ROWS: Final = 4  # blobs may be gigabytes each; a batch of them is read whole
 ROW_ID, ROW_ADDRESS = "_rowid", "_rowaddr"
 FRAGMENT_SHIFT: Final = np.uint64(32)
@@ -125,8 +126,8 @@ def locate(handle: LanceDataset, ids: Column) -> Located:
     rows = int(handle.count_rows())
     if rows == 0 or len(ids) == 0:
         return Located(np.empty(0, np.int64), np.empty(0, np.uint64), np.empty(0, np.uint64))
-    few = len(ids) * LOOKUP_ROWS_PER_ID <= rows
-    found = _looked_up(handle, ids) if few and _has_id_index(handle) else _scanned(handle, ids)
+    indexed = few_enough(handle, len(ids)) and has_id_index(handle)
+    found = looked_up(handle, ids) if indexed else _scanned(handle, ids)
     numbers = compute.index_in(found.column("id"), value_set=ids)
     located = Located(
         np.asarray(numbers, np.int64),
@@ -140,11 +141,18 @@ def locate(handle: LanceDataset, ids: Column) -> Located:
     return located
 
 
-def _has_id_index(handle: LanceDataset) -> bool:
+def few_enough(handle: LanceDataset, ids: int) -> bool:
+    """Tell whether so many ids are looked up faster than the whole table is scanned."""
+    return ids * LOOKUP_ROWS_PER_ID <= int(handle.count_rows())
+
+
+def has_id_index(handle: LanceDataset) -> bool:
+    """Tell whether ids can be looked up."""
     return any(list(index.field_names) == ["id"] for index in handle.describe_indices())
 
 
-def _looked_up(handle: LanceDataset, ids: Column) -> pa.Table:
+def looked_up(handle: LanceDataset, ids: Column) -> pa.Table:
+    """Return id, row id and address of the rows with these ids, by the index."""
     parts = []
     for start in range(0, len(ids), IDS_PER_LOOKUP_MAX):
         few = pc.field("id").isin(ids.slice(start, IDS_PER_LOOKUP_MAX))
@@ -153,9 +161,17 @@ def _looked_up(handle: LanceDataset, ids: Column) -> pa.Table:
 
 
 def _scanned(handle: LanceDataset, ids: Column) -> pa.Table:
-    stream = handle.scanner(["id"], with_row_id=True, with_row_address=True, batch_size=SCAN_ROWS).to_reader()
-    # An expression of Arrow's own scanner hashes the ids once; a function call would, for every batch.
-    return pds.Scanner.from_batches(stream, filter=pc.field("id").isin(ids), use_threads=False).to_table()
+    stream = handle.scanner(["id"], with_row_id=True, with_row_address=True, batch_size=ID_SCAN_ROWS).to_reader()
+    admitted = pa.Table.from_batches(sifted(stream, Sieve(fingerprints(ids))), stream.schema)
+    return admitted.filter(compute.is_in(admitted.column("id"), value_set=ids))
+
+
+def sifted(stream: pa.RecordBatchReader, sieve: Sieve) -> Iterator[pa.RecordBatch]:
+    """Yield the rows whose id has a fingerprint in the sieve; Lance reads ahead while we look."""
+    for batch in stream:
+        admitted = sieve.admitted(batch.column("id"))
+        if len(admitted):
+            yield batch.take(pa.array(admitted, pa.int64()))
 
 
 def scan_row_ids(handle: LanceDataset, row_ids: UnsignedNumbers, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -138,11 +138,11 @@ def _deletions(handle: LanceDataset, deletions: Iterable[Deletion]) -> tuple[lis
 def _check(handle: LanceDataset, sealed: LanceDataset, staged: Staged, wanted: Transaction) -> None:
     """Compare the new version with what it should be: its transaction, what that was built on, its fragments and rows.
 
-    Counts, not lists: a list of all fragments costs as much as the table is long.
+    Counts and numbers, not fragments: a list of all those costs as much as the table is long.
     """
     landed = sealed.read_transaction(sealed.version)
     named = landed is not None and (landed.uuid, landed.read_version) == (wanted.uuid, wanted.read_version)
-    counted = (int(sealed.count_rows()), len(sealed.get_fragments()))
+    counted = (int(sealed.count_rows()), len(sealed.fragment_ids()))
     if not named or counted != _expected(handle, staged):
         raise CorruptGraphError(f"the sealed version of {handle.uri} is not what was asked for; nothing was published")
 
@@ -154,7 +154,7 @@ def _expected(handle: LanceDataset, staged: Staged) -> tuple[int, int]:
     if isinstance(staged, StagedOverwrite):
         return rows, new
     gone = 0 if isinstance(staged, StagedAppend) else len([d for d in staged.deletions if d.file is None])
-    return rows, len(handle.get_fragments()) - gone + new
+    return rows, len(handle.fragment_ids()) - gone + new
 
 
 def _growth(handle: LanceDataset, staged: Staged) -> int:

@@ -32,10 +32,12 @@ from omnigraph.model.staged import (
     StagedUpsert,
 )
 from omnigraph.rules.arrow_schema import is_blob
+from omnigraph.rules.fingerprints import Sieve, fingerprints, occurring_twice
 from omnigraph.rules.identity import repeated
 from omnigraph.rules.values import Column, compute
 from omnigraph.storage.lance_compare import Comparison
 from omnigraph.storage.lance_door import PREDICATE_CHARACTERS_MAX, STORAGE_VERSION, STORAGE_WORDS, Predicate
+from omnigraph.storage.lance_ids import KNOWN_IDS, SMALL_FILE_ROWS_MAX, staged_ids_in
 from omnigraph.storage.lance_rows import (
     DATA,
     ID_BYTES_MAX,
@@ -45,7 +47,6 @@ from omnigraph.storage.lance_rows import (
     fitted,
     fragment_text,
     fragments_of,
-    ids_in,
     locate,
     offsets_of,
     open_at,
@@ -182,7 +183,7 @@ def _staged_ids(uri: str, staged: Staged, schema: pa.Schema, options: StorageOpt
                 yield pa.RecordBatch.from_arrays([batch.column("id")], schema=schema)
         elif staged.fragments:
             session = LanceFileSession(uri, storage_options=options.for_clients() or None)
-            for ids in ids_in(session, fragments_of(staged.fragments)):
+            for ids in staged_ids_in(session, fragments_of(staged.fragments)):
                 yield pa.RecordBatch.from_arrays([ids], schema=schema)
 
 
@@ -263,6 +264,8 @@ class Written:
             if source.problem is not None:
                 raise source.problem from None
             raise
+        if source.small_ids is not None and len(self.fragments) == 1:
+            KNOWN_IDS.written(self.fragments[0], source.small_ids)
         return self
 
     def carrying(self, row_ids: UnsignedNumbers) -> tuple[Replacement, ...]:
@@ -297,16 +300,27 @@ class _Watched:
     def __init__(self, source: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
         self._source = source
         self._schema = schema
+        self._rows = 0
         self.problem: Exception | None = None
+        self.small_ids: list[Column] | None = []
+        """The ids that went through, unless they are many."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         try:
             for batch in self._source:
                 for piece in pieces(batch):
+                    self._count(piece)
                     yield fitted(piece, self._schema)
         except Exception as problem:
             self.problem = problem
             raise
+
+    def _count(self, piece: pa.RecordBatch) -> None:
+        self._rows += piece.num_rows
+        if self._rows > SMALL_FILE_ROWS_MAX:
+            self.small_ids = None
+        elif self.small_ids is not None and "id" in piece.schema.names:
+            self.small_ids.append(piece.column("id"))
 
 
 class Upserting:
@@ -374,8 +388,11 @@ def _checked_ids(parts: list[Column]) -> Column:
     ids: Column = pa.concat_arrays(parts)
     if ids.null_count:
         raise InvalidDataError(f"{ids.null_count} rows have no id; nothing was applied", count=ids.null_count)
-    if compute.count_distinct(ids).as_py() != len(ids):
-        raise repeated_ids(repeated(ids))
+    doubtful = occurring_twice([fingerprints(ids)])
+    if len(doubtful):
+        again = repeated(ids.take(pa.array(Sieve(doubtful).admitted(ids), pa.int64())))
+        if again:
+            raise repeated_ids(again)
     return ids
 
 

@@ -208,11 +208,14 @@ class Manifest:
         head = self._dataset.write(rows.encode(rows.head_rows(state), columns), base.at)
         at_hand = {file.name: file for file in (*base.at.stored, *folded)}
         files = [head, *(at_hand[span.file] for span in state.spans)]
-        reach(Failpoint.BEFORE_SWAP)
+        try:
+            reach(Failpoint.BEFORE_SWAP)
+        except OSError as problem:
+            raise StorageError(f"nothing was applied: {problem}") from problem
         landed = Reading(state, self._dataset.swap(base.at, files, columns))
         try:
             reach(Failpoint.AFTER_SWAP)
-        except LostAnswerError as lost:
+        except (LostAnswerError, OSError) as lost:
             raise SwapUncertainError(str(lost)) from lost
         _believe(landed)
         self._keep_small(landed)

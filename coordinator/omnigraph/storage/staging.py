@@ -1,6 +1,6 @@
 """What a ticket holder may do to one table: write files nobody sees, and later seal them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,8 +8,13 @@ import pyarrow as pa
 
 from omnigraph.errors import InvalidOptionError
 from omnigraph.model.staged import Staged, StagedAppend, StagedDelete, StagedOverwrite, StagedUpsert
-from omnigraph.storage.lance_door import BIRTH_VERSION, Sealed, Tables
+from omnigraph.rules.fingerprints import Fingerprints, Sieve
+from omnigraph.rules.identity import repeated
+from omnigraph.rules.values import Column
+from omnigraph.storage.lance_door import BIRTH_VERSION, Sealed
+from omnigraph.storage.lance_ids import KNOWN_IDS, IdStream, present
 from omnigraph.storage.lance_moving import combine_upserts, reseal
+from omnigraph.storage.lance_rows import fragments_of, open_at
 from omnigraph.storage.lance_sealing import missing_files, seal
 from omnigraph.storage.lance_staging import (
     LIMITS,
@@ -37,7 +42,6 @@ class Staging:
 
     def __init__(self, options: StorageOptions) -> None:
         self._options = options
-        self._tables = Tables(options)
 
     def append(self, ticket: Ticket, rows: pa.RecordBatchReader) -> StagedAppend:
         """Stage new rows."""
@@ -91,10 +95,30 @@ class Staging:
 
     def present(self, uri: str, version: int, staged: StagedAppend | StagedUpsert) -> list[str]:
         """Return which staged ids a version holds already."""
-        found: list[str] = []
-        for batch in read_staged_ids(uri, staged, options=self._options):
-            found += self._tables.present(uri, version, batch.column("id"))
-        return found
+        return present(uri, version, self._ids(uri, [staged]), staged.rows, options=self._options)
+
+    def landed(self, uri: str, base: int | None, version: int, staged: Staged) -> None:
+        """Remember what a version that became visible holds; nothing depends on it but speed."""
+        if not isinstance(staged, StagedOverwrite):
+            added = () if isinstance(staged, StagedDelete) else staged.fragments
+            handle = open_at(uri, version, self._options)
+            KNOWN_IDS.grew(BIRTH_VERSION if base is None else base, handle, fragments_of(added))
+
+    def repeated(self, uri: str, parts: Sequence[Staged], doubtful: Fingerprints) -> list[str]:
+        """Return which ids were staged more than once, given the fingerprints that were."""
+        if not len(doubtful):
+            return []
+        sieve = Sieve(doubtful)
+        suspects = [ids.take(pa.array(sieve.admitted(ids))) for ids in self._ids(uri, parts)()]
+        return repeated(pa.chunked_array(suspects, pa.string()))
+
+    def _ids(self, uri: str, parts: Sequence[Staged]) -> IdStream:
+        def stream() -> Iterator[Column]:
+            for part in parts:
+                for batch in read_staged_ids(uri, part, options=self._options):
+                    yield batch.column("id")
+
+        return stream
 
     def missing(self, uri: str, staged: Staged) -> tuple[str, ...]:
         """Return which staged files are gone."""

@@ -1,0 +1,246 @@
+"""Which ids a version of a table holds, asked without reading the table where that can be helped.
+
+Data files never change, so the ids of small ones are kept once they were written or read by this process.
+They are kept per table, not per version: what was deleted since, or lies on another branch, is still among
+them. So a hit is only a suspicion, which is then looked into; a miss is certain. Large files are searched
+through the index of ids, or in one streamed scan.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from lance import LanceDataset
+from lance.bitmap import Bitmap
+from lance.file import LanceFileSession
+from lance.fragment import FragmentMetadata, LanceFragment
+
+from omnigraph.rules.fingerprints import Fingerprints, Sieve, fingerprints
+from omnigraph.rules.values import Column, compute
+from omnigraph.storage.lance_door import file_name
+from omnigraph.storage.lance_rows import few_enough, has_id_index, ids_in, looked_up, open_at, sifted, translated
+from omnigraph.storage.roots import StorageOptions
+
+SMALL_FILE_ROWS_MAX: Final = 16_384
+IDS_HELD_MAX: Final = 1_000_000
+VERSIONS_HELD_MAX: Final = 8
+STAGED_FILES_HELD_MAX: Final = 64
+FILES_READ_AT_ONCE: Final = 256
+
+IdStream: TypeAlias = Callable[[], Iterator[Column]]
+"""Ids as columns, as often as asked."""
+ReadIds: TypeAlias = Callable[[list[LanceFragment]], Column]
+"""All ids in the files of some fragments, those of deleted rows included."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Cover:
+    """A version all of whose small files are known: its fragments, the newest one's file, and the large ones."""
+
+    fragments: Bitmap
+    newest: int
+    newest_file: str
+    large: frozenset[int]
+
+    @classmethod
+    def of(cls, handle: LanceDataset, large: Iterable[int]) -> "_Cover":
+        """Cover a version that has rows."""
+        fragments = handle.fragment_ids()
+        newest = max(fragments)
+        return cls(fragments, newest, _file_of(handle, newest), frozenset(large))
+
+    def is_akin(self, handle: LanceDataset) -> bool:
+        """Tell whether another version descends from the one that added our newest fragment.
+
+        A file is added once, and later fragments get higher numbers. So if it is there under the same number,
+        every fragment that both versions have a number for is the same fragment.
+        """
+        return self.newest in handle.fragment_ids() and _file_of(handle, self.newest) == self.newest_file
+
+
+@dataclass(slots=True)
+class _Table:
+    """What is known of one table: the ids of its small files, and the versions whose small files are all known."""
+
+    files: set[str] = field(default_factory=set)
+    ids: set[str] = field(default_factory=set)
+    covers: "OrderedDict[int, _Cover]" = field(default_factory=OrderedDict)
+    is_too_large: bool = False
+
+
+class KnownIds:
+    """The ids of small files, of all tables this process writes to, as many as fit."""
+
+    def __init__(self, most: int = IDS_HELD_MAX) -> None:
+        self._most = most
+        self._tables: OrderedDict[str, _Table] = OrderedDict()
+        self._staged: OrderedDict[str, Column] = OrderedDict()
+        """By file: ids that no version holds yet, so that they are no reason to suspect themselves."""
+        self._lock = threading.Lock()
+
+    def written(self, fragment: FragmentMetadata, ids: Sequence[Column]) -> None:
+        """Remember the ids of a file that was just written."""
+        with self._lock:
+            self._staged[file_name(fragment)] = pa.chunked_array(ids, pa.string())
+            while len(self._staged) > STAGED_FILES_HELD_MAX:
+                self._staged.popitem(last=False)
+
+    def staged(self, fragment: FragmentMetadata) -> Column | None:
+        """Return the ids of a staged file if they are known."""
+        with self._lock:
+            return self._staged.get(file_name(fragment))
+
+    def grew(self, base: int, handle: LanceDataset, added: Sequence[FragmentMetadata]) -> None:
+        """Learn that a version is another one with these files added, and perhaps rows taken out."""
+        with self._lock:
+            table = self._table(handle.uri)
+            ids = {name: self._staged.pop(name, None) for name in map(file_name, added)}
+            cover = table.covers.get(base)
+            if cover is None or any(each is None for each in ids.values()):
+                return  # the version will be looked at when it is asked about
+            for name, each in ids.items():
+                self._add(table, [name], each)
+            self._cover(table, handle, cover.large)
+
+    def suspects(
+        self, handle: LanceDataset, wanted: Iterable[Column], read: ReadIds
+    ) -> tuple[list[str], frozenset[int]] | None:
+        """Return which ids small files may hold, and the fragments that must be searched; None: search all."""
+        with self._lock:
+            table = self._table(handle.uri)
+            seen = int(handle.version) in table.covers
+            known = next((each for each in reversed(table.covers.values()) if each.is_akin(handle)), None)
+        if not seen:
+            self._look(table, handle, known, read)
+        with self._lock:
+            cover = table.covers.get(int(handle.version))
+            ids = table.ids
+        if cover is None:
+            return None  # too large, or too much else was looked at meanwhile
+        return [text for each in wanted if ids for text in each.to_pylist() if text in ids], cover.large
+
+    def _look(self, table: _Table, handle: LanceDataset, known: _Cover | None, read: ReadIds) -> None:
+        """Look at the fragments of a version that the nearest known one has not, and read their small files."""
+        fragments = handle.fragment_ids()
+        large = set() if known is None else set(known.large & set(fragments))
+        unknown = []
+        for fragment in map(handle.get_fragment, fragments if known is None else fragments - known.fragments):
+            assert fragment is not None  # noqa: S101  its number was just listed
+            if fragment.physical_rows > SMALL_FILE_ROWS_MAX:
+                large.add(int(fragment.fragment_id))
+            elif file_name(fragment.metadata) not in table.files:
+                unknown.append(fragment)
+        for start in range(0, len(unknown), FILES_READ_AT_ONCE):
+            some = unknown[start : start + FILES_READ_AT_ONCE]
+            ids = read(some)
+            with self._lock:
+                self._add(table, [file_name(fragment.metadata) for fragment in some], ids)
+            if table.is_too_large:
+                return
+        with self._lock:
+            self._cover(table, handle, large)
+
+    def _table(self, uri: str) -> _Table:
+        table = self._tables.setdefault(uri, _Table())
+        self._tables.move_to_end(uri)
+        return table
+
+    def _cover(self, table: _Table, handle: LanceDataset, large: Iterable[int]) -> None:
+        if table.is_too_large or len(handle.fragment_ids()) == 0:
+            return
+        table.covers[int(handle.version)] = _Cover.of(handle, large)
+        while len(table.covers) > VERSIONS_HELD_MAX:
+            table.covers.popitem(last=False)
+
+    def _add(self, table: _Table, names: Iterable[str], ids: Column) -> None:
+        if table.is_too_large:
+            return
+        table.files.update(names)
+        table.ids.update(ids.to_pylist())
+        while sum(len(one.ids) for one in self._tables.values()) > self._most:
+            oldest = next(iter(self._tables.values()))
+            # A table that does not fit alone is searched each time, rather than read again each time.
+            oldest.is_too_large = oldest is table
+            oldest.files, oldest.ids, oldest.covers = set(), set(), OrderedDict()
+            if oldest is table:
+                return
+            self._tables.popitem(last=False)
+
+
+KNOWN_IDS = KnownIds()
+
+
+def present(uri: str, version: int, ids: IdStream, count: int, *, options: StorageOptions) -> list[str]:
+    """Return which of some ids a version holds."""
+    handle = open_at(uri, version, options)
+    with translated(f"ids of {uri} can not be looked for", options):
+        if count == 0 or int(handle.count_rows()) == 0:
+            return []
+        if few_enough(handle, count) and has_id_index(handle):
+            wanted = pa.concat_arrays([chunk for column in ids() for chunk in _chunks(column)])
+            return [str(text) for text in looked_up(handle, wanted).column("id").to_pylist()]
+        found = KNOWN_IDS.suspects(handle, ids(), lambda fragments: _ids_of_files(handle, fragments, options))
+        if found is None:
+            return _searched(handle, None, ids)
+        suspects, large = found
+        there = {*_really_there(handle, suspects), *(_searched(handle, large, ids) if large else ())}
+        return sorted(there)
+
+
+def staged_ids_in(session: LanceFileSession, fragments: Iterable[FragmentMetadata]) -> Iterator[Column]:
+    """Stream the ids in new files; those this process has just written are not read again."""
+    for fragment in fragments:
+        known = KNOWN_IDS.staged(fragment)
+        yield from ids_in(session, [fragment]) if known is None else known.chunks
+
+
+def _file_of(handle: LanceDataset, number: int) -> str:
+    fragment: Any = handle.get_fragment(number)
+    return file_name(fragment.metadata)
+
+
+def _ids_of_files(handle: LanceDataset, fragments: list[LanceFragment], options: StorageOptions) -> Column:
+    """Read ids: whole fragments in one scan, those with deletions file by file, because a scan leaves rows out."""
+    whole = [fragment for fragment in fragments if fragment.num_deletions == 0]
+    cut = [fragment.metadata for fragment in fragments if fragment.num_deletions != 0]
+    parts: list[Column] = []
+    if whole:
+        parts += handle.scanner(["id"], fragments=whole).to_table().column("id").chunks
+    if cut:
+        parts += ids_in(LanceFileSession(handle.uri, storage_options=options.for_clients() or None), cut)
+    return pa.chunked_array(parts, pa.string())
+
+
+def _really_there(handle: LanceDataset, suspects: list[str]) -> list[str]:
+    if not suspects:
+        return []
+    chosen = pc.field("id").isin(pa.array(suspects, pa.string()))
+    return [str(text) for text in handle.scanner(["id"], chosen).to_table().column("id").to_pylist()]
+
+
+def _searched(handle: LanceDataset, large: Iterable[int] | None, ids: IdStream) -> list[str]:
+    """Find ids in one scan; only their fingerprints are held while it runs."""
+    parts: list[Fingerprints] = [fingerprints(column) for column in ids()]
+    wanted = np.unique(np.concatenate([np.empty(0, np.uint64), *parts]))
+    stream = handle.scanner(["id"], fragments=_fragments(handle, large)).to_reader()
+    candidates = pa.chunked_array([batch.column("id") for batch in sifted(stream, Sieve(wanted))], pa.string())
+    if len(candidates) == 0:
+        return []
+    # Texts that share a fingerprint are told apart here.
+    suspects = compute.unique(candidates)
+    return [str(text) for column in ids() for text in column.filter(compute.is_in(column, suspects)).to_pylist()]
+
+
+def _fragments(handle: LanceDataset, numbers: Iterable[int] | None) -> Any:
+    if numbers is None:
+        return None
+    return [fragment for fragment in map(handle.get_fragment, numbers) if fragment is not None]
+
+
+def _chunks(column: Column) -> list[Column]:
+    return list(column.chunks) if isinstance(column, pa.ChunkedArray) else [column]

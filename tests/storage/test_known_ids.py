@@ -1,0 +1,117 @@
+"""Looking for ids: what is remembered of small files must never hide an id that is there."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.storage.staging_kit import OPTIONS, Table, numbered
+
+from omnigraph.model.staged import StagedAppend
+from omnigraph.storage import lance_ids
+from omnigraph.storage.lance_ids import KnownIds
+from omnigraph.storage.staging import Staging
+
+STEPS = 40
+NUMBERS = range(30)
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch) -> KnownIds:
+    """Begin with nothing remembered."""
+    return remembering(monkeypatch, KnownIds())
+
+
+def remembering(monkeypatch: pytest.MonkeyPatch, fresh: KnownIds) -> KnownIds:
+    """Have everything use this memory."""
+    for module in ("omnigraph.storage.lance_ids", "omnigraph.storage.lance_staging", "omnigraph.storage.staging"):
+        monkeypatch.setattr(f"{module}.KNOWN_IDS", fresh)
+    return fresh
+
+
+def found(table: Table, version: int, numbers: list[int]) -> list[str]:
+    """Return which of these are there, as the committer asks: by what was staged."""
+    staged = table.append(numbered(*numbers))
+    return sorted(Staging(OPTIONS).present(table.uri, version, staged))
+
+
+def step(table: Table, chance: random.Random) -> None:
+    """Do one thing to the table; half of the time tell what landed, as the committer does."""
+    base = table.version
+    some = chance.sample(NUMBERS, chance.randint(1, 6))
+    here = [int(name[1:]) for name in table.content]
+    absent = [number for number in some if number not in here]
+    match chance.choice(["append", "append", "append", "upsert", "delete"]):
+        case "append" if absent:
+            staged: Any = table.append(numbered(*absent))
+        case "delete" if here:
+            staged = table.delete(ids=[f"k{number}" for number in chance.sample(here, min(3, len(here)))])
+        case _:
+            staged = table.upsert(numbered(*some, n=chance.randint(0, 99)))
+    if staged.is_empty:
+        return
+    sealed = table.seal(staged)
+    if chance.random() < 0.5:
+        Staging(OPTIONS).landed(table.uri, base, sealed.lance_version, staged)
+
+
+@pytest.mark.parametrize("small_rows", [16_384, 3, 0])
+@pytest.mark.parametrize("most", [1_000_000, 12])
+@pytest.mark.parametrize("seed", range(3))
+def test_ids_are_found_on_every_version_of_every_lineage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, most: int, small_rows: int
+) -> None:
+    remembering(monkeypatch, KnownIds(most))
+    monkeypatch.setattr(lance_ids, "SMALL_FILE_ROWS_MAX", small_rows)
+    chance = random.Random(seed)
+    tables = [Table(str(tmp_path / f"{name}.lance")) for name in "ab"]
+    versions: list[tuple[Table, int, set[str]]] = []
+    for _ in range(STEPS):
+        table = chance.choice(tables)
+        step(table, chance)
+        if table.version is not None:
+            versions.append((table, table.version, set(table.content)))
+        if versions and chance.random() < 0.3:
+            old, version, _ = chance.choice(versions)
+            old.version = version  # another lineage begins here
+        if versions:
+            asked, version, content = chance.choice(versions)
+            wanted = chance.sample(NUMBERS, 5)
+            assert found(asked, version, wanted) == sorted(content & {f"k{number}" for number in wanted})
+
+
+def test_what_this_process_wrote_is_not_read_again(tmp_path: Path, known: KnownIds) -> None:
+    table = Table(str(tmp_path / "t.lance"))
+    staged = table.append(numbered(1, 2))
+    table.seal(staged)
+    assert found(table, table.version or 0, [3]) == [], "this looks at the first version"
+    base = table.version
+    later = table.append(numbered(3))
+    sealed = table.seal(later)
+    Staging(OPTIONS).landed(table.uri, base, sealed.lance_version, later)
+    for file in (tmp_path / "t.lance" / "data").glob("*.lance"):
+        file.unlink()
+    assert found(table, sealed.lance_version, [9]) == []
+
+
+def test_a_write_does_not_suspect_itself(tmp_path: Path, known: KnownIds, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Table(str(tmp_path / "t.lance"))
+    table.seal(table.append(numbered(1)))
+    staged: StagedAppend = table.append(numbered(2))
+    suspected: list[list[str]] = []
+
+    def look(handle: Any, suspects: list[str]) -> list[str]:
+        suspected.append(suspects)
+        return []
+
+    monkeypatch.setattr(lance_ids, "_really_there", look)
+    assert Staging(OPTIONS).present(table.uri, table.version or 0, staged) == []
+    assert suspected == [[]]
+
+
+def test_an_id_that_was_deleted_may_come_back(tmp_path: Path, known: KnownIds) -> None:
+    table = Table(str(tmp_path / "t.lance"))
+    table.seal(table.append(numbered(1, 2)))
+    assert found(table, table.version or 0, [1]) == ["k1"]
+    table.seal(table.delete(ids=["k1"]))
+    assert found(table, table.version or 0, [1, 2]) == ["k2"]

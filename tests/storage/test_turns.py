@@ -1,0 +1,135 @@
+"""Turns: one writer after the other on one machine, and nobody stuck behind one who is."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from omnigraph.storage import turns
+from omnigraph.storage.turns import turn
+
+HOLDER = """
+import sys, time
+from omnigraph.storage.turns import turn
+with turn(sys.argv[1]):
+    print("mine", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture(autouse=True)
+def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Keep lock files of these tests to themselves, in this process and in its children."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(turns, "_WAITED_IN_VAIN", set())
+    yield
+    tempfile.tempdir = None
+
+
+def holder(root: str) -> "subprocess.Popen[str]":
+    """Start a process that takes the turn and keeps it."""
+    process = subprocess.Popen([sys.executable, "-c", HOLDER, root], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "mine\n"
+    return process
+
+
+def ended(process: "subprocess.Popen[str]") -> None:
+    """Kill a holder."""
+    with process:
+        process.kill()
+
+
+def lock_files(tmp_path: Path) -> list[Path]:
+    """Return the lock files there are."""
+    return list(tmp_path.glob("omnigraph-turns-*/*.lock"))
+
+
+def test_a_dead_holder_lets_go(tmp_path: Path) -> None:
+    process = holder("g")
+    ended(process)
+    begun = time.monotonic()
+    with turn("g"):
+        assert "g" not in turns._WAITED_IN_VAIN
+    assert time.monotonic() - begun < turns.WAIT_SECONDS_MAX
+
+
+def test_nobody_waits_long_for_one_who_is_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "WAIT_SECONDS_MAX", 0.3)
+    process = holder("g")
+    try:
+        waited = []
+        for _ in range(2):
+            begun = time.monotonic()
+            with turn("g"):
+                waited.append(time.monotonic() - begun)
+        assert waited[0] >= 0.3
+        assert waited[1] < waited[0], "having waited in vain once, we wait shorter"
+    finally:
+        ended(process)
+    with turn("g"):
+        assert "g" not in turns._WAITED_IN_VAIN, "once it is free again, all is as before"
+
+
+def test_threads_and_graphs_take_turns_each_for_themselves() -> None:
+    inside, most = 0, 0
+
+    def work() -> None:
+        nonlocal inside, most
+        for _ in range(20):
+            with turn("g"):
+                inside += 1
+                most = max(most, inside)
+                time.sleep(0.001)
+                inside -= 1
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 1
+    with turn("one"), turn("another"):
+        assert not turns._WAITED_IN_VAIN
+
+
+def test_a_folder_that_is_not_ours_is_left_alone_and_the_write_goes_on(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / f"omnigraph-turns-{os.getuid()}").symlink_to(elsewhere)
+    with turn("g"):
+        pass
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_a_link_in_place_of_the_file_is_not_followed(tmp_path: Path) -> None:
+    with turn("g"):
+        pass
+    (file,) = lock_files(tmp_path)
+    file.unlink()
+    victim = tmp_path / "victim"
+    file.symlink_to(victim)
+    with turn("g"):
+        pass
+    assert not victim.exists()
+
+
+def test_the_name_of_a_graph_is_not_in_the_name_of_its_file(tmp_path: Path) -> None:
+    with turn("s3://bucket/../../secret?key=x"):
+        pass
+    (file,) = lock_files(tmp_path)
+    assert file.parent.parent == tmp_path
+    assert "secret" not in file.name
+
+
+def test_without_a_temporary_folder_writes_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone" / "away"))
+    with turn("g"):
+        pass
