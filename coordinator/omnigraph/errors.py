@@ -8,6 +8,7 @@
     │   ├── InvalidOptionError       INVALID_OPTION
     │   ├── InvalidDataError         INVALID_DATA
     │   ├── MixedMutationError       MIXED_MUTATION
+    │   ├── MutationError            MUTATION_INVALID  (carries the rule, line, column, the line itself, a hint)
     │   └── SchemaError              SCHEMA_*  (carries line, column, the line itself, a hint)
     ├── NotFoundError              name something that exists
     │   ├── GraphNotFoundError       GRAPH_NOT_FOUND
@@ -117,6 +118,20 @@ class MixedMutationError(InvalidInputError):
     code = "MIXED_MUTATION"
 
 
+class MutationError(InvalidInputError):
+    """Mutation text or its parameters break a ``rule`` at a place: ``line``, ``column``, ``source_line``, ``hint``."""
+
+    code = "MUTATION_INVALID"
+
+    @classmethod
+    def at(
+        cls, problem: str, *, rule: str, line: int, column: int, source_line: str, hint: str | None = None
+    ) -> "MutationError":
+        """Build the error with the rule, the offending line and a caret under the place."""
+        text = _shown_at(f"{rule}: {problem}", line, column, source_line, hint)
+        return cls(text, problem=problem, rule=rule, line=line, column=column, source_line=source_line, hint=hint)
+
+
 class SchemaError(InvalidInputError):
     """Schema text is wrong at a place: ``line``, ``column`` (1-based), ``source_line`` and ``hint``."""
 
@@ -125,11 +140,15 @@ class SchemaError(InvalidInputError):
     @classmethod
     def at(cls, problem: str, *, line: int, column: int, source_line: str, hint: str | None = None) -> "SchemaError":
         """Build the error with the offending line and a caret under the place."""
-        shown, caret = _window(source_line, column)
-        text = f"line {line}, column {column}: {problem}\n    {shown}\n    {caret}"
-        if hint:
-            text += f"\n  hint: {hint}"
+        text = _shown_at(problem, line, column, source_line, hint)
         return cls(text, problem=problem, line=line, column=column, source_line=source_line, hint=hint)
+
+
+def _shown_at(problem: str, line: int, column: int, source_line: str, hint: str | None) -> str:
+    """Return the text of an error at a place: the problem, the line, a caret under it, the hint."""
+    shown, caret = _window(source_line, column)
+    text = f"line {line}, column {column}: {problem}\n    {shown}\n    {caret}"
+    return f"{text}\n  hint: {hint}" if hint else text
 
 
 def _window(source_line: str, column: int, width: int = 100) -> tuple[str, str]:
