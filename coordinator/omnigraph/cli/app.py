@@ -271,3 +271,6 @@ def _deletion(what: str, name: str, done: bool) -> str:
 def _facts(commit: Commit) -> list[tuple[str, Any]]:
     facts = commit.to_dict()
     return [(name, value) for name, value in facts.items() if value not in (None, {}, [])]
+
+
+from omnigraph.cli import files as _files  # noqa: E402, F401  (its commands need what is defined above)

@@ -1,10 +1,11 @@
 """A graph, as a person or a job handles it."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 
+from omnigraph.engine import exporting, loading
 from omnigraph.engine.changes import AddCommit
 from omnigraph.engine.history import History
 from omnigraph.engine.recovery import Recovered, Recovery
@@ -137,6 +138,60 @@ class Graph:
         )
         self.heal()
         return Transaction(self._session, self._history, self.catalog, intent)
+
+    def load(  # noqa: PLR0913  (what a load can be told is what its options are)
+        self,
+        source: loading.Source,
+        mode: str = "append",
+        branch: str | None = None,
+        *,
+        create_from: str | None = None,
+        type: str | None = None,
+        format: str | None = None,
+        message: str | None = None,
+        actor: str | None = None,
+        txn: tuple[str, int] | None = None,
+        progress: loading.Progress | None = None,
+    ) -> loading.LoadResult:
+        """Load a file, a folder of Parquet files, a stream or Arrow rows as one commit, or not at all.
+
+        ``append`` inserts, ``merge`` inserts or replaces whole rows, ``overwrite`` replaces the tables that occur.
+        """
+        self._session.writable()
+        request = loading.LoadRequest(
+            source=source,
+            mode=mode,
+            branch=self._bound(branch),
+            create_from=create_from,
+            type=type,
+            format=format,
+            message=message,
+            actor=actor,
+            txn=txn,
+            progress=progress,
+        )
+        return loading.load(self, self._history, request)
+
+    def export(  # noqa: PLR0913  (the ways to name a commit, and the options)
+        self,
+        target: exporting.Target,
+        branch: str | None = None,
+        *,
+        tag: str | None = None,
+        commit: str | None = None,
+        version: int | None = None,
+        timestamp: datetime | str | None = None,
+        types: Sequence[str] | None = None,
+        format: str | None = None,
+        overwrite: bool = False,
+        progress: exporting.Progress | None = None,
+    ) -> exporting.ExportResult:
+        """Write the graph of one commit into a JSONL file or a folder of Parquet files that ``load`` takes back."""
+        found = self.snapshot(branch, tag=tag, commit=commit, version=version, timestamp=timestamp)
+        request = exporting.ExportRequest(
+            target=target, types=types, format=format, overwrite=overwrite, progress=progress
+        )
+        return exporting.export(found, request)
 
     def heal(self) -> list[Recovered]:
         """Finish or give up what dead writers promised; every write and every read-write open begins with this."""
