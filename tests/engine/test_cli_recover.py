@@ -136,9 +136,9 @@ def test_two_that_finish_one_promise_make_one_commit(graph: og.Graph, monkeypatc
     promised: list[Any] = []
     land = Committer.land
 
-    def remember(self: Committer, sidecar: Any, stamp: Any, progress: Any, promised_still: Any) -> Any:
+    def remember(self: Committer, sidecar: Any, stamp: Any, *rest: Any, **more: Any) -> Any:
         promised.append((self, sidecar, stamp))
-        return land(self, sidecar, stamp, progress, promised_still)
+        return land(self, sidecar, stamp, *rest, **more)
 
     monkeypatch.setattr(Committer, "land", remember)
     with graph.transaction() as tx:

@@ -9,6 +9,7 @@ import pytest
 import omnigraph as og
 from omnigraph.engine.committer import Committer
 from omnigraph.engine.recovery import Recovery
+from omnigraph.engine.sealing import Sealer
 from omnigraph.failpoints import Failpoint
 from omnigraph.ids import CommitId
 from omnigraph.model.sidecar import Sidecar
@@ -49,25 +50,25 @@ def test_a_skipped_sidecar_turns_cells_red(bench: Bench, monkeypatch: pytest.Mon
 
 def publish_before_seal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make every commit visible first and seal its tables afterwards: what is sealed too early is hidden till then."""
-    seal_all, land = Committer._seal_all, Committer.land
+    seal, land = Sealer.seal, Committer.land
     early: dict[int, list[Path]] = {}
 
-    def sealed_later(self: Committer, *rest: Any, **more: Any) -> Any:
-        sealed = seal_all(self, *rest, **more)
+    def sealed_later(self: Sealer, *rest: Any, **more: Any) -> Any:
+        sealed = seal(self, *rest, **more)
         root = Path(str(self._session.root))
-        for pin in (pin for _, pin in sealed if pin is not None):
+        for pin in sealed.pins.values():
             (version,) = root.glob(f"*/{pin.table}/_versions/d{pin.lance_version}.manifest")
             early[id(self)].append(version.rename(version.with_suffix(".unsealed")))
         return sealed
 
     def landed(self: Committer, *rest: Any, **more: Any) -> Any:
-        early[id(self)] = []
+        early[id(self._sealer)] = []
         commit = land(self, *rest, **more)
-        for version in early.pop(id(self)):
+        for version in early.pop(id(self._sealer)):
             version.rename(version.with_suffix(".manifest"))
         return commit
 
-    monkeypatch.setattr(Committer, "_seal_all", sealed_later)
+    monkeypatch.setattr(Sealer, "seal", sealed_later)
     monkeypatch.setattr(Committer, "land", landed)
 
 

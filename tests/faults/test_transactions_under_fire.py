@@ -6,6 +6,8 @@ that was refused, and one open tidies up.
 
 import os
 import random
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -14,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
+from omnigraph.failpoints import ENABLE_VARIABLE, POINTS_VARIABLE, Failpoint
 from omnigraph.model.lineage import Commit
 from omnigraph.testing.storm import (
     BRANCHES,
@@ -98,6 +101,21 @@ def by_operation(logs: dict[str, list[Commit]]) -> dict[str, list[Commit]]:
     return found
 
 
+LAST_WORDS = """
+import sys, omnigraph
+from omnigraph.testing.storm import Operation, Step, carry_out
+graph = omnigraph.open(sys.argv[1])
+carry_out(graph, Operation(name="dying", branch="main", steps=(Step(verb="append", table="Ant", rows={"dying": 1}),)))
+"""
+
+
+def die_with_a_promise(root: str) -> None:
+    """Have a process die between sealing and publishing."""
+    environment = {**os.environ, ENABLE_VARIABLE: "1", POINTS_VARIABLE: f"{Failpoint.AFTER_SEALS}=kill"}
+    ended = subprocess.run([sys.executable, "-c", LAST_WORDS, root], env=environment, check=False)
+    assert ended.returncode == -9
+
+
 def test_the_graph_is_what_its_log_says_after_a_third_of_the_processes_were_killed(
     tmp_path: Path, record_property: Recorder
 ) -> None:
@@ -117,17 +135,21 @@ def test_the_graph_is_what_its_log_says_after_a_third_of_the_processes_were_kill
     begun = time.monotonic()
     said = storm.blow()
     seconds = time.monotonic() - begun
+    die_with_a_promise(graph.root)
     left = sidecars(graph)
+    assert left, "the last one to die left a promise, and nobody is there to keep it"
 
     graph = og.open(graph.root)
     assert sidecars(graph) == [], "one open leaves no promise behind"
     logs_of = {branch: check_branch(graph, branch) for branch in BRANCHES}
     commits = by_operation(logs_of)
+    dying = commits.pop("dying")
+    assert len(dying) == 1, "what was promised last was finished by whoever came"
     check_word(said, commits)
     assert set(said.refused.values()) <= EXPECTED_REFUSALS, Counter(said.refused.values())
     assert said.unknown == {}, "on a disk that answers, outcomes are known"
     assert len(said.unanswered) <= storm.kills
-    check_audit(graph, commits)
+    check_audit(graph, {**commits, "dying": dying})
 
     heads = {branch: logs_of[branch][-1].id for branch in BRANCHES}
     audited = len(graph.recoveries())

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from omnigraph.storage import turns
-from omnigraph.storage.turns import turn
+from omnigraph.storage.turns import Turn, leave_notes, turn
 
 HOLDER = """
 import sys, time
 from omnigraph.storage.turns import turn
-with turn(sys.argv[1]):
+with turn(sys.argv[1], "theirs"):
     print("mine", flush=True)
     time.sleep(60)
 """
@@ -56,7 +56,7 @@ def test_a_dead_holder_lets_go(tmp_path: Path) -> None:
     process = holder("g")
     ended(process)
     begun = time.monotonic()
-    with turn("g"):
+    with turn("g", "ours"):
         assert "g" not in turns._WAITED_IN_VAIN
     assert time.monotonic() - begun < turns.WAIT_SECONDS_MAX
 
@@ -68,13 +68,14 @@ def test_nobody_waits_long_for_one_who_is_stuck(monkeypatch: pytest.MonkeyPatch)
         waited = []
         for _ in range(2):
             begun = time.monotonic()
-            with turn("g"):
+            with turn("g", "ours") as ours:
                 waited.append(time.monotonic() - begun)
+                assert ours == Turn(waited=True)
         assert waited[0] >= 0.3
         assert waited[1] < waited[0], "having waited in vain once, we wait shorter"
     finally:
         ended(process)
-    with turn("g"):
+    with turn("g", "ours"):
         assert "g" not in turns._WAITED_IN_VAIN, "once it is free again, all is as before"
 
 
@@ -84,7 +85,7 @@ def test_threads_and_graphs_take_turns_each_for_themselves() -> None:
     def work() -> None:
         nonlocal inside, most
         for _ in range(20):
-            with turn("g"):
+            with turn("g", "ours"):
                 inside += 1
                 most = max(most, inside)
                 time.sleep(0.001)
@@ -96,33 +97,58 @@ def test_threads_and_graphs_take_turns_each_for_themselves() -> None:
     for thread in threads:
         thread.join()
     assert most == 1
-    with turn("one"), turn("another"):
+    with turn("one", "ours"), turn("another", "ours"):
         assert not turns._WAITED_IN_VAIN
+
+
+def test_one_who_waits_is_told_that_the_work_is_done(tmp_path: Path) -> None:
+    process = holder("g")
+    try:
+        leave_notes("g", ["ours", "another's"])
+        begun = time.monotonic()
+        with turn("g", "ours") as ours:
+            assert ours == Turn(waited=True, is_done=True)
+        assert time.monotonic() - begun < turns.WAIT_SECONDS_MAX
+        (left,) = tmp_path.glob("omnigraph-turns-*/*.done")
+        assert "another's" in left.name
+    finally:
+        ended(process)
+
+
+def test_notes_that_nobody_came_for_are_removed(tmp_path: Path) -> None:
+    with turn("g", "ours") as ours:
+        assert ours == Turn(waited=False)
+    leave_notes("g", ["long ago"])
+    (old,) = tmp_path.glob("omnigraph-turns-*/*.done")
+    os.utime(old, (1, 1))
+    leave_notes("another", ["now"])
+    (new,) = tmp_path.glob("omnigraph-turns-*/*.done")
+    assert "now" in new.name
 
 
 def test_a_folder_that_is_not_ours_is_left_alone_and_the_write_goes_on(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (tmp_path / f"omnigraph-turns-{os.getuid()}").symlink_to(elsewhere)
-    with turn("g"):
+    with turn("g", "ours"):
         pass
     assert list(elsewhere.iterdir()) == []
 
 
 def test_a_link_in_place_of_the_file_is_not_followed(tmp_path: Path) -> None:
-    with turn("g"):
+    with turn("g", "ours"):
         pass
     (file,) = lock_files(tmp_path)
     file.unlink()
     victim = tmp_path / "victim"
     file.symlink_to(victim)
-    with turn("g"):
+    with turn("g", "ours"):
         pass
     assert not victim.exists()
 
 
 def test_the_name_of_a_graph_is_not_in_the_name_of_its_file(tmp_path: Path) -> None:
-    with turn("s3://bucket/../../secret?key=x"):
+    with turn("s3://bucket/../../secret?key=x", "ours"):
         pass
     (file,) = lock_files(tmp_path)
     assert file.parent.parent == tmp_path
@@ -131,5 +157,5 @@ def test_the_name_of_a_graph_is_not_in_the_name_of_its_file(tmp_path: Path) -> N
 
 def test_without_a_temporary_folder_writes_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone" / "away"))
-    with turn("g"):
+    with turn("g", "ours"):
         pass

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.rules.fingerprints import Sieve, fingerprints, occurring_twice
+from omnigraph.rules.fingerprints import Sieve, fingerprints, occurring_twice, with_fingerprint
 
 texts = st.lists(st.text(st.characters(codec="utf-8"), max_size=40), max_size=60)
 
@@ -44,7 +44,7 @@ def test_nothing_has_no_fingerprints() -> None:
     empty = pa.array([], pa.string())
     assert len(fingerprints(empty)) == len(fingerprints(pa.chunked_array([], pa.string()))) == 0
     assert len(occurring_twice([])) == 0
-    assert Sieve(fingerprints(empty)).admitted(pa.array(["a"])).tolist() == []
+    assert Sieve([empty]).admitted(pa.array(["a"])).tolist() == Sieve([empty]).admitted(empty).tolist() == []
 
 
 @given(texts, texts)
@@ -57,8 +57,16 @@ def test_what_occurs_twice_is_found_across_parts(left: list[str], right: list[st
 
 
 @given(texts, texts)
+def test_texts_are_found_by_their_fingerprints(held: list[str], asked: list[str]) -> None:
+    wanted = np.sort(fingerprints(pa.array(held, pa.string())))
+    column = pa.array([*asked, *held[:5]], pa.string())
+    found = with_fingerprint(column, wanted).tolist()
+    assert found == [place for place, text in enumerate(column.to_pylist()) if text in held]
+
+
+@given(texts, texts)
 def test_a_sieve_lets_through_what_it_holds_and_nothing_else(held: list[str], asked: list[str]) -> None:
-    sieve = Sieve(fingerprints(pa.array(held, pa.string())))
+    sieve = Sieve([pa.array(held[:3], pa.string()), pa.chunked_array([held[3:]], pa.string())])
     column = pa.array([*asked, *held[:5]], pa.string())
     through = sieve.admitted(column).tolist()
     assert through == [place for place, text in enumerate(column.to_pylist()) if text in held]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from omnigraph.errors import AbandonedError, BranchConflictError, CorruptGraphError
+from omnigraph.errors import AbandonedError, BranchConflictError, CorruptGraphError, OmnigraphError
 from omnigraph.ids import CommitId, Incarnation
 from omnigraph.model.lineage import Branch, Commit, ForkPoint, Tag
 from omnigraph.model.manifest import ManifestState
@@ -44,11 +44,44 @@ class AddCommit:
 
     def propose(self, reading: Reading) -> tuple[ManifestState, Commit]:
         """Append the commit if all it depends on still holds."""
+        branch = refs.branch_held(reading.state, self.draft.branch, self.draft.incarnation)
+        return self.propose_on(reading.state, commit_of(self.manifest, reading, branch.head))
+
+    def propose_on(self, state: ManifestState, head: Commit) -> tuple[ManifestState, Commit]:
+        """Append the commit to a state whose head of the branch is at hand."""
         if not self.promised():
             raise AbandonedError(f"commit {self.draft.id} was settled by someone else meanwhile", commit=self.draft.id)
-        branch = refs.branch_held(reading.state, self.draft.branch, self.draft.incarnation)
-        head = commit_of(self.manifest, reading, branch.head)
-        return refs.append_commit(reading.state, self.draft, head, self.stamp)
+        return refs.append_commit(state, self.draft, head, self.stamp)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddTogether:
+    """Put a commit on a branch, and those of others on top of it as far as they fit; they are nobody's condition."""
+
+    first: AddCommit
+    others: tuple[AddCommit, ...] = ()
+    traceable: bool = True
+
+    @property
+    def subject(self) -> str:
+        """Name the commit this is about."""
+        return self.first.subject
+
+    def landed(self, reading: Reading) -> Commit | None:
+        """Find the commit this is about."""
+        return self.first.landed(reading)
+
+    def propose(self, reading: Reading) -> tuple[ManifestState, Commit]:
+        """Append them one after the other."""
+        state, commit = self.first.propose(reading)
+        head = commit
+        for other in self.others:
+            try:
+                if other.landed(reading) is None:
+                    state, head = other.propose_on(state, head)
+            except OmnigraphError:
+                continue  # its owner will find out why
+        return state, commit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,32 +5,30 @@ before anything else, so doing it twice is doing it once.
 """
 
 import logging
-import os
-import platform
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 
-from omnigraph.engine.changes import Abandon, AddCommit
+from omnigraph.engine.changes import Abandon, AddCommit, AddTogether, commit_of
+from omnigraph.engine.company import Company
 from omnigraph.engine.history import History
+from omnigraph.engine.owners import let_go, take_in_hand
+from omnigraph.engine.sealing import Sealer
 from omnigraph.engine.session import Session
 from omnigraph.errors import (
     CommitOutcomeUnknownError,
     ContentionError,
-    InvalidDataError,
     OmnigraphError,
     StorageError,
     VersionConflictError,
 )
 from omnigraph.failpoints import Failpoint, reach
 from omnigraph.model.lineage import Commit
-from omnigraph.model.sidecar import Owner, Sidecar, TablePromise
-from omnigraph.model.staged import StagedAppend, StagedUpsert
-from omnigraph.model.tables import Pin
-from omnigraph.rules.refs import Draft, Stamp
-from omnigraph.storage.layout import table_location
-from omnigraph.storage.turns import turn
+from omnigraph.model.sidecar import Sidecar
+from omnigraph.rules.refs import Stamp, branch_held
+from omnigraph.storage.manifest import Reading
+from omnigraph.storage.turns import leave_notes, turn
 
 SEALS_MAX = 1_000
 PAUSE_SECONDS_MAX = 0.5
@@ -39,9 +37,6 @@ SLEPT_LONG = timedelta(hours=1)
 SAMPLE_MAX = 5
 
 log = logging.getLogger(__name__)
-
-_IN_HAND: set[str] = set()
-"""Operations this process is working on: their sidecars are nobody else's business yet."""
 
 
 @dataclass(slots=True)
@@ -52,26 +47,18 @@ class Progress:
     milliseconds: dict[str, float] = field(default_factory=dict)
 
 
-def this_process() -> Owner:
-    """Return who we are, for others to look after."""
-    return Owner(host=platform.node(), process=os.getpid())
-
-
-def in_hand(operation: str) -> bool:
-    """Tell whether this very process is still working on an operation."""
-    return operation in _IN_HAND
-
-
 class Committer:
     """Phases A to D, and nothing else."""
 
     def __init__(self, session: Session, history: History) -> None:
         self._session = session
         self._history = history
+        self._sealer = Sealer(session)
+        self._company = Company(session, self._sealer)
 
     def commit(self, sidecar: Sidecar, stamp: Stamp, progress: Progress) -> Commit:
         """Make promised work visible as one commit, or raise an error that means it is not and never will be."""
-        _IN_HAND.add(sidecar.operation)
+        take_in_hand(sidecar.operation)
         try:
             with self._timed(progress, "promise"):
                 doubt = self._promise(sidecar)  # phase A: promise
@@ -85,7 +72,7 @@ class Committer:
             )
             raise
         finally:
-            _IN_HAND.discard(sidecar.operation)
+            let_go(sidecar.operation)
 
     def _land_or_withdraw(
         self, sidecar: Sidecar, stamp: Stamp, progress: Progress, doubt: StorageError | None
@@ -95,8 +82,9 @@ class Committer:
             return self._withdraw(sidecar, doubt)
         try:
             reach(Failpoint.AFTER_SIDECAR)
-            with turn(str(self._session.root)):
-                return self.land(sidecar, stamp, progress, lambda: self._stands(sidecar))
+            with turn(str(self._session.root), sidecar.operation) as ours:
+                company = ours.waited and not ours.is_done
+                return self.land(sidecar, stamp, progress, lambda: self._stands(sidecar), with_company=company)
         except CommitOutcomeUnknownError as unknown:
             unknown.facts.setdefault("commit", sidecar.commit)
             raise
@@ -106,22 +94,30 @@ class Committer:
             return self._withdraw(sidecar, refused)
 
     def land(
-        self, sidecar: Sidecar, stamp: Stamp, progress: Progress, promised: Callable[[], bool] = lambda: True
+        self,
+        sidecar: Sidecar,
+        stamp: Stamp,
+        progress: Progress,
+        promised: Callable[[], bool] = lambda: True,
+        *,
+        with_company: bool = False,
     ) -> Commit:
         """Seal every table on the newest pin it fits on and publish once; again if a table moved that allows it."""
         for attempt in range(SEALS_MAX):
             begun = self._session.sources.monotonic()
             progress.attempts += 1
-            _, head = self._history.head(sidecar.branch, sidecar.incarnation)
+            landed, head = self._look(sidecar)
+            if landed is not None:
+                return landed  # someone took us along, or helped
             with self._timed(progress, "seal"):
-                sealed = self._seal_all(sidecar, head)
-            reach(Failpoint.AFTER_SEALS)
-            change = AddCommit(
-                manifest=self._session.manifest,
-                draft=self._draft(sidecar, head, sealed),
-                stamp=stamp,
-                promised=promised,
+                work = [self._sealer.seal(sidecar, head)]
+                reach(Failpoint.AFTER_SEALS)
+                if with_company:
+                    work += self._company.sealed_with(work[0])
+            ours = AddCommit(
+                manifest=self._session.manifest, draft=self._sealer.draft(work[0]), stamp=stamp, promised=promised
             )
+            change = AddTogether(first=ours, others=tuple(map(self._company.change, work[1:])))
             try:
                 with self._timed(progress, "publish"):
                     commit = self._session.publisher.publish(change)
@@ -132,9 +128,21 @@ class Committer:
                 longest = min(PAUSE_SECONDS_MAX, spent * 2 ** min(attempt, PAUSE_DOUBLINGS_MAX))
                 self._session.sources.sleep(longest * self._session.sources.random())
                 continue
-            self._remember(head, sealed)
+            for each in work:
+                self._sealer.remember(each)
+            leave_notes(str(self._session.root), [each.sidecar.operation for each in work[1:]])
             return commit
         raise ContentionError("nothing was applied: the tables kept changing; try again")
+
+    def _look(self, sidecar: Sidecar) -> tuple[Commit | None, Commit]:
+        """Return the promised commit if it is there already, and the head of its branch, seen at one moment."""
+
+        def look(reading: Reading) -> tuple[Commit | None, Commit]:
+            landed = self._session.manifest.commit(reading, sidecar.commit)
+            branch = branch_held(reading.state, sidecar.branch, sidecar.incarnation)
+            return (None if landed is None else landed.commit), commit_of(self._session.manifest, reading, branch.head)
+
+        return self._history.looking(look)
 
     def _promise(self, sidecar: Sidecar) -> StorageError | None:
         """Write the sidecar, or raise that it is not there; return what went wrong if it may be there all the same."""
@@ -188,81 +196,6 @@ class Committer:
             ) from refused
         raise refused
 
-    def _seal_all(self, sidecar: Sidecar, head: Commit) -> list[tuple[TablePromise, Pin | None]]:
-        sealed: list[tuple[TablePromise, Pin | None]] = []
-        for promise in sidecar.tables:
-            sealed.append(self._seal(promise, head.pins.get(promise.table)))
-            if len(sealed) == 1:
-                reach(Failpoint.AFTER_FIRST_SEAL)
-        return sealed
-
-    def _seal(self, promise: TablePromise, pin: Pin | None) -> tuple[TablePromise, Pin | None]:
-        """Seal one table; return the work as it is on the pin it met, and the new pin."""
-        uri = self._uri(promise)
-        moved = pin != promise.expected
-        if moved:
-            self._check_commutes(promise, pin, uri)
-        base = pin.lance_version if pin else None
-        staging = self._session.staging
-        if moved and isinstance(promise.staged, StagedAppend | StagedUpsert):
-            work, sealed = staging.seal_moved(uri, base, promise.staged, promise.transaction)
-            promise = replace(promise, staged=work)
-        else:
-            sealed = staging.seal(uri, base, promise.staged, promise.transaction)
-        if sealed is None:
-            # What was to be written is there already, value for value: the table stays as it is.
-            return promise, pin
-        return promise, Pin(
-            table=promise.table,
-            version=(pin.version if pin else 0) + 1,
-            lance_version=sealed.lance_version,
-            transaction=sealed.transaction,
-            rows=sealed.rows,
-        )
-
-    def _remember(self, head: Commit, sealed: list[tuple[TablePromise, Pin | None]]) -> None:
-        for promise, pin in sealed:
-            before = head.pins.get(promise.table)
-            if pin is not None and pin != before:
-                base = before.lance_version if before else None
-                self._session.staging.landed(self._uri(promise), base, pin.lance_version, promise.staged)
-
-    def _uri(self, promise: TablePromise) -> str:
-        return self._session.root.uri(table_location(promise.key.kind, promise.table))
-
-    def _check_commutes(self, promise: TablePromise, pin: Pin | None, uri: str) -> None:
-        """Refuse work that was planned on a table that is another one now, unless it only adds or replaces by id."""
-        if not promise.commutes:
-            seen, found = (p.version if p else 0 for p in (promise.expected, pin))
-            raise VersionConflictError(
-                f"{promise.key} is at version {found}, but this was planned on {seen}; refresh and retry",
-                table_key=str(promise.key),
-                expected=seen,
-                actual=found,
-            )
-        if promise.must_be_new and pin is not None and isinstance(promise.staged, StagedAppend):
-            there = self._session.staging.present(uri, pin.lance_version, promise.staged)
-            if there:
-                raise duplicates(str(promise.key), there, "exist already")
-
-    def _draft(self, sidecar: Sidecar, head: Commit, sealed: list[tuple[TablePromise, Pin | None]]) -> Draft:
-        pins = {promise.table: pin for promise, pin in sealed if pin is not None}
-        return Draft(
-            id=sidecar.commit,
-            branch=sidecar.branch,
-            incarnation=sidecar.incarnation,
-            operation=sidecar.writer,
-            schema_hash=head.schema_hash,
-            base_schema=sidecar.schema_hash,
-            pins=pins,
-            expected={promise.table: head.pins.get(promise.table) for promise, _ in sealed},
-            table_keys={promise.table: str(promise.key) for promise, _ in sealed},
-            message=sidecar.message,
-            user_metadata=sidecar.user_metadata,
-            metrics={str(promise.key): promise.metrics for promise, _ in sealed},
-            txn=sidecar.txn,
-        )
-
     @contextmanager
     def _timed(self, progress: Progress, phase: str) -> Iterator[None]:
         begun = self._session.sources.monotonic()
@@ -271,15 +204,3 @@ class Committer:
         finally:
             spent = (self._session.sources.monotonic() - begun) * 1e3
             progress.milliseconds[phase] = progress.milliseconds.get(phase, 0.0) + spent
-
-
-def duplicates(table_key: str, ids: list[str], what: str) -> InvalidDataError:
-    """Say which ids are there twice: how many, and a few of them."""
-    sample = sorted(ids)[:SAMPLE_MAX]
-    shown = ", ".join(repr(i) for i in sample) + (", …" if len(ids) > SAMPLE_MAX else "")
-    return InvalidDataError(
-        f"nothing was applied: {len(ids)} ids of {table_key} {what}: {shown}",
-        table_key=table_key,
-        count=len(ids),
-        sample=sample,
-    )

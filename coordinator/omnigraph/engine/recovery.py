@@ -1,14 +1,14 @@
 """Recovery: finish what a dead writer promised, or give it up; either way say so once, then forget it."""
 
 import logging
-import os
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, assert_never
 
 from omnigraph.engine.changes import Abandon, Settle
-from omnigraph.engine.committer import Committer, Progress, in_hand, this_process
+from omnigraph.engine.committer import Committer, Progress
 from omnigraph.engine.history import History
+from omnigraph.engine.owners import in_hand, process_exists, this_process
 from omnigraph.engine.session import Session
 from omnigraph.errors import (
     AlreadyAppliedError,
@@ -84,8 +84,11 @@ class Recovery:
         done = []
         promised: set[CommitId] = set()
         for pending in self._session.sidecars.pending():
+            ours = in_hand(pending.operation)  # asked before it is read: what we let go of is forgotten by then
             sidecar = self._read(pending)
-            if sidecar is not None:
+            if ours and sidecar is not None:
+                promised.add(sidecar.commit)
+            elif sidecar is not None:
                 promised.add(sidecar.commit)
                 reach(Failpoint.RECOVERY_BEGUN)
                 recovered = self._settle(sidecar, pending, grace)
@@ -202,8 +205,8 @@ class Recovery:
         """Guess whether someone is at it; guessing wrong costs a little work, never correctness."""
         us = this_process()
         if sidecar.owner == us:
-            return in_hand(sidecar.operation)
-        if sidecar.owner.host == us.host and not _process_exists(sidecar.owner.process):
+            return False  # what we are working on was left out before
+        if sidecar.owner.host == us.host and not process_exists(sidecar.owner.process):
             return False
         return grace > timedelta(0) and self._session.sources.now() - pending.modified < grace
 
@@ -230,15 +233,3 @@ def _outcome(promise: TablePromise, landed: Commit | None) -> dict[str, Any]:
         return {"table_key": str(promise.key), "from_version": planned, "to_version": planned}
     before = pin.version - 1 if pin.transaction == promise.transaction else pin.version
     return {"table_key": str(promise.key), "from_version": before, "to_version": pin.version}
-
-
-def _process_exists(process: int) -> bool:
-    if process <= 0:
-        return False  # signal 0 to such a number would ask after a whole group
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -13,9 +13,12 @@ from typing import Any, Literal, Self, TypeAlias
 
 import pyarrow as pa
 
-from omnigraph.engine.committer import Committer, Progress, duplicates, this_process
+from omnigraph.engine.ahead import ahead
+from omnigraph.engine.committer import Committer, Progress
 from omnigraph.engine.history import History
+from omnigraph.engine.owners import this_process
 from omnigraph.engine.repeats import Repeats
+from omnigraph.engine.sealing import duplicates
 from omnigraph.engine.session import Session
 from omnigraph.errors import InvalidOptionError, MixedMutationError, OmnigraphError, StorageError, TransactionStateError
 from omnigraph.failpoints import Failpoint, reach
@@ -34,6 +37,7 @@ from omnigraph.storage.layout import table_location
 from omnigraph.storage.staging import Ticket
 
 AnyRows: TypeAlias = "Rows | pa.RecordBatchReader | Iterable[Mapping[str, Any]]"
+LONG_ROWS_MIN = 65_536
 Verb = Literal["append", "upsert", "overwrite", "delete"]
 
 
@@ -177,6 +181,8 @@ class Transaction:
         _step(Failpoint.BEFORE_STAGE)
         schema = arrow_schema(table.kind)
         batches = self._conformed(table, rows)
+        if _is_long(rows):
+            batches = ahead(batches)
         if table.ticket.base_version is None:
             first = next(batches, None)
             if first is None:
@@ -303,6 +309,13 @@ def _step(point: Failpoint) -> None:
         reach(point)
     except OSError as problem:
         raise StorageError(f"nothing was applied: {problem}") from problem
+
+
+def _is_long(rows: AnyRows) -> bool:
+    """Tell whether rows come in several parts, so that it pays to prepare one while another is written."""
+    if isinstance(rows, pa.Table):
+        return len(rows) > LONG_ROWS_MIN
+    return isinstance(rows, pa.RecordBatchReader)
 
 
 def _parts(rows: AnyRows) -> Iterator[Rows]:

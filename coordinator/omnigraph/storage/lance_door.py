@@ -259,7 +259,10 @@ class Tables:
         """Create the empty dataset unless it is there; any number of writers may try at once."""
         empty = Transaction(0, LanceOperation.Overwrite(schema, []))
         try:
-            LanceDataset.commit(uri, empty, max_retries=0, enable_stable_row_ids=True, storage_options=self._client)
+            born = LanceDataset.commit(
+                uri, empty, max_retries=0, enable_stable_row_ids=True, storage_options=self._client
+            )
+            VERSIONS.keep(uri, born, self._options)
         except (CommitConflictError, *LANCE_ERRORS):
             # Lost to another creator, or there already: either way it opens, or the error is real.
             self._open(uri, BIRTH_VERSION)

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from lance import LanceDataset
@@ -20,7 +19,7 @@ from lance.bitmap import Bitmap
 from lance.file import LanceFileSession
 from lance.fragment import FragmentMetadata, LanceFragment
 
-from omnigraph.rules.fingerprints import Fingerprints, Sieve, fingerprints
+from omnigraph.rules.fingerprints import Sieve
 from omnigraph.rules.values import Column, compute
 from omnigraph.storage.lance_door import file_name
 from omnigraph.storage.lance_rows import few_enough, has_id_index, ids_in, looked_up, open_at, sifted, translated
@@ -133,8 +132,13 @@ class KnownIds:
             assert fragment is not None  # noqa: S101  its number was just listed
             if fragment.physical_rows > SMALL_FILE_ROWS_MAX:
                 large.add(int(fragment.fragment_id))
-            elif file_name(fragment.metadata) not in table.files:
-                unknown.append(fragment)
+            elif (name := file_name(fragment.metadata)) not in table.files:
+                with self._lock:
+                    staged = self._staged.get(name)
+                    if staged is not None:
+                        self._add(table, [name], staged)
+                if staged is None:
+                    unknown.append(fragment)
         for start in range(0, len(unknown), FILES_READ_AT_ONCE):
             some = unknown[start : start + FILES_READ_AT_ONCE]
             ids = read(some)
@@ -225,10 +229,8 @@ def _really_there(handle: LanceDataset, suspects: list[str]) -> list[str]:
 
 def _searched(handle: LanceDataset, large: Iterable[int] | None, ids: IdStream) -> list[str]:
     """Find ids in one scan; only their fingerprints are held while it runs."""
-    parts: list[Fingerprints] = [fingerprints(column) for column in ids()]
-    wanted = np.unique(np.concatenate([np.empty(0, np.uint64), *parts]))
     stream = handle.scanner(["id"], fragments=_fragments(handle, large)).to_reader()
-    candidates = pa.chunked_array([batch.column("id") for batch in sifted(stream, Sieve(wanted))], pa.string())
+    candidates = pa.chunked_array([batch.column("id") for batch in sifted(stream, Sieve(ids()))], pa.string())
     if len(candidates) == 0:
         return []
     # Texts that share a fingerprint are told apart here.

@@ -20,7 +20,7 @@ from lance.fragment import FragmentMetadata
 from omnigraph.errors import CorruptGraphError, InvalidDataError, OmnigraphError
 from omnigraph.model.staged import RowSet
 from omnigraph.rules.arrow_schema import BLOB_STORAGE, EXTENSION_NAME, LANCE_BLOB, is_blob
-from omnigraph.rules.fingerprints import Sieve, fingerprints
+from omnigraph.rules.fingerprints import Sieve, first_of_runs
 from omnigraph.rules.values import Column, compute
 from omnigraph.storage.lance_door import BIRTH_VERSION, IDS_PER_LOOKUP_MAX, LANCE_ERRORS, VERSIONS, _failed, _is_panic
 from omnigraph.storage.roots import StorageOptions
@@ -162,7 +162,7 @@ def looked_up(handle: LanceDataset, ids: Column) -> pa.Table:
 
 def _scanned(handle: LanceDataset, ids: Column) -> pa.Table:
     stream = handle.scanner(["id"], with_row_id=True, with_row_address=True, batch_size=ID_SCAN_ROWS).to_reader()
-    admitted = pa.Table.from_batches(sifted(stream, Sieve(fingerprints(ids))), stream.schema)
+    admitted = pa.Table.from_batches(sifted(stream, Sieve([ids])), stream.schema)
     return admitted.filter(compute.is_in(admitted.column("id"), value_set=ids))
 
 
@@ -227,11 +227,12 @@ def row_sets(addresses: UnsignedNumbers) -> tuple[RowSet, ...]:
     if len(addresses) == 0:
         return ()
     ascending = np.sort(addresses)
-    fragments, firsts = np.unique(ascending >> FRAGMENT_SHIFT, return_index=True)
+    fragments = ascending >> FRAGMENT_SHIFT
+    firsts = first_of_runs(fragments)
     parts = np.split(ascending & OFFSET_MASK, firsts[1:])
     return tuple(
         RowSet(fragment=int(fragment), rows=len(part), offsets=pack(part))
-        for fragment, part in zip(fragments, parts, strict=True)
+        for fragment, part in zip(fragments[firsts], parts, strict=True)
     )
 
 

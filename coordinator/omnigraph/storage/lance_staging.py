@@ -32,7 +32,7 @@ from omnigraph.model.staged import (
     StagedUpsert,
 )
 from omnigraph.rules.arrow_schema import is_blob
-from omnigraph.rules.fingerprints import Sieve, fingerprints, occurring_twice
+from omnigraph.rules.fingerprints import fingerprints, occurring_twice, with_fingerprint
 from omnigraph.rules.identity import repeated
 from omnigraph.rules.values import Column, compute
 from omnigraph.storage.lance_compare import Comparison
@@ -390,7 +390,7 @@ def _checked_ids(parts: list[Column]) -> Column:
         raise InvalidDataError(f"{ids.null_count} rows have no id; nothing was applied", count=ids.null_count)
     doubtful = occurring_twice([fingerprints(ids)])
     if len(doubtful):
-        again = repeated(ids.take(pa.array(Sieve(doubtful).admitted(ids), pa.int64())))
+        again = repeated(ids.take(pa.array(with_fingerprint(ids, doubtful), pa.int64())))
         if again:
             raise repeated_ids(again)
     return ids

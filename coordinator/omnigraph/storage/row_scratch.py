@@ -10,12 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from omnigraph.rules.fingerprints import first_of_runs
+
 Numbers: TypeAlias = "npt.NDArray[np.int64] | npt.NDArray[np.uint64]"
 
 MEMORY_BYTES_DEFAULT: Final = 64 * 2**20
-PIECE_ROWS_MAX: Final = 16_384
+PIECE_ROWS_MAX: Final = 131_072
 PIECE_BYTES_MAX: Final = 16 * 2**20
-GATHER_ROWS_MAX: Final = 32_768
+GATHER_ROWS_MAX: Final = 131_072
 GATHER_BYTES_MAX: Final = 16 * 2**20
 
 
@@ -117,7 +119,8 @@ class Scratch:
         order = np.argsort(numbers, kind="stable")
         ascending = numbers[order]
         inside = np.searchsorted(self._starts, ascending, side="right") - 1
-        found, firsts = np.unique(inside, return_index=True)
+        firsts = first_of_runs(inside)
+        found = inside[firsts]
         parts, total = [], 0
         for number, first, end in zip(found, firsts, [*firsts[1:], len(numbers)], strict=True):
             places = ascending[first:end] - self._starts[number]

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from omnigraph.errors import InvalidOptionError
 from omnigraph.model.staged import Staged, StagedAppend, StagedDelete, StagedOverwrite, StagedUpsert
-from omnigraph.rules.fingerprints import Fingerprints, Sieve
+from omnigraph.rules.fingerprints import Fingerprints, with_fingerprint
 from omnigraph.rules.identity import repeated
 from omnigraph.rules.values import Column
 from omnigraph.storage.lance_door import BIRTH_VERSION, Sealed
@@ -108,8 +108,7 @@ class Staging:
         """Return which ids were staged more than once, given the fingerprints that were."""
         if not len(doubtful):
             return []
-        sieve = Sieve(doubtful)
-        suspects = [ids.take(pa.array(sieve.admitted(ids))) for ids in self._ids(uri, parts)()]
+        suspects = [ids.take(pa.array(with_fingerprint(ids, doubtful))) for ids in self._ids(uri, parts)()]
         return repeated(pa.chunked_array(suspects, pa.string()))
 
     def _ids(self, uri: str, parts: Sequence[Staged]) -> IdStream:

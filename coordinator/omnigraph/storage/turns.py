@@ -2,7 +2,8 @@
 
 Politeness, not safety: nothing is wrong without it, so nobody waits long for it and nothing that goes wrong
 with it matters. The turn is a lock on an empty file in the user's temporary folder, which the system lets
-go of when its holder dies. Writers on other machines are met in the manifest.
+go of when its holder dies. Whoever has it may do the work of others who wait, and leaves a note for each.
+Writers on other machines are met in the manifest.
 """
 
 import hashlib
@@ -10,53 +11,86 @@ import os
 import random
 import stat
 import tempfile
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 fcntl: Any
 try:
     import fcntl
-except ImportError:  # not every system has it; threads still take turns there
+except ImportError:  # not every system has it; writers meet in the manifest there
     fcntl = None
 
 WAIT_SECONDS_MAX: Final = 2.0
 WAIT_IN_VAIN_SECONDS_MAX: Final = 0.05
-POLL_SECONDS_MAX: Final = 0.003
+POLL_SECONDS_MIN: Final = 0.001
+POLL_SECONDS_MAX: Final = 0.012
+NOTE_SECONDS_MAX: Final = 60.0
+LOCK, NOTE = ".lock", ".done"
 
-_THREADS: dict[str, threading.Lock] = {}
 _WAITED_IN_VAIN: set[str] = set()
 """Graphs whose turn did not come last time: somebody may be stuck with it, so the next wait is short."""
 
 
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """How it came: after waiting for others, or not at all because our work was done by one of them."""
+
+    waited: bool
+    is_done: bool = False
+
+
 @contextmanager
-def turn(root: str) -> Iterator[None]:
-    """Hold the turn to publish on a graph, or go on without it after a short wait."""
-    patience = WAIT_IN_VAIN_SECONDS_MAX if root in _WAITED_IN_VAIN else WAIT_SECONDS_MAX
-    give_up_at = time.monotonic() + patience
-    lock = _THREADS.setdefault(root, threading.Lock())
-    mine = lock.acquire(timeout=patience)
-    file = _open(root) if fcntl is not None else None
+def turn(root: str, work: str) -> Iterator[Turn]:
+    """Hold the turn to publish on a graph, or go on without it: after a while, or when the work is said to be done."""
+    place = _place(root)
+    file = _open(place)
     try:
-        held = mine and (file is None or _waited_for(file, give_up_at))
-        (_WAITED_IN_VAIN.discard if held else _WAITED_IN_VAIN.add)(root)
-        yield
+        if file is None or _locked(file):
+            _WAITED_IN_VAIN.discard(root)
+            yield Turn(waited=False)
+        else:
+            yield _wait(root, place, work, file)
     finally:
         if file is not None:
+            with suppress(OSError):
+                fcntl.flock(file, fcntl.LOCK_UN)  # closing alone would not do if this process was forked meanwhile
             os.close(file)
-        if mine:
-            lock.release()
 
 
-def _waited_for(file: int, give_up_at: float) -> bool:
+def leave_notes(root: str, works: Sequence[str]) -> None:
+    """Tell those who wait that their work is done; notes that nobody came for are removed."""
+    if not works or fcntl is None:
+        return
+    place = _place(root)
+    with suppress(OSError):
+        for work in works:
+            place.with_name(place.name + work + NOTE).touch(mode=0o600)
+        long_ago = time.time() - NOTE_SECONDS_MAX
+        for note in place.parent.glob(f"*{NOTE}"):
+            if note.lstat().st_mtime < long_ago:
+                note.unlink(missing_ok=True)
+
+
+def _wait(root: str, place: Path, work: str, file: int) -> Turn:
+    give_up_at = time.monotonic() + (WAIT_IN_VAIN_SECONDS_MAX if root in _WAITED_IN_VAIN else WAIT_SECONDS_MAX)
+    note = place.with_name(place.name + work + NOTE)
+    pause = POLL_SECONDS_MIN
     while not _locked(file):
+        if note.exists():
+            note.unlink(missing_ok=True)
+            return Turn(waited=True, is_done=True)
         if time.monotonic() > give_up_at:
-            return False
-        time.sleep(POLL_SECONDS_MAX * random.random())  # noqa: S311  no secret
-    return True
+            _WAITED_IN_VAIN.add(root)
+            return Turn(waited=True)
+        time.sleep(pause * (0.5 + random.random()))  # noqa: S311  no secret
+        pause = min(pause * 1.5, POLL_SECONDS_MAX)  # the more wait, the less each of them needs to ask
+    note.unlink(missing_ok=True)
+    _WAITED_IN_VAIN.discard(root)
+    return Turn(waited=True)
 
 
 def _locked(file: int) -> bool:
@@ -69,15 +103,22 @@ def _locked(file: int) -> bool:
     return True
 
 
-def _open(root: str) -> int | None:
+def _place(root: str) -> Path:
+    """Return where the files of a graph begin; its name is not in theirs."""
+    name = hashlib.sha256(root.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return Path(tempfile.gettempdir()) / f"omnigraph-turns-{os.getuid() if fcntl else 0}" / name
+
+
+def _open(place: Path) -> int | None:
     """Open the lock file of a graph, in a folder that is ours alone; None if there can not be one."""
-    folder = Path(tempfile.gettempdir()) / f"omnigraph-turns-{os.getuid()}"
+    if fcntl is None:
+        return None
     try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        seen = folder.lstat()
+        place.parent.mkdir(mode=0o700, exist_ok=True)
+        seen = place.parent.lstat()
         if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.getuid():
             return None
-        name = hashlib.sha256(root.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-        return os.open(folder / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        file = place.with_name(place.name + LOCK)
+        return os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError:
         return None

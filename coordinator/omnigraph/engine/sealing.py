@@ -1,0 +1,127 @@
+"""Sealing what was promised on the newest pins, and drafting the commit that makes it visible."""
+
+from dataclasses import dataclass, replace
+
+from omnigraph.engine.session import Session
+from omnigraph.errors import InvalidDataError, VersionConflictError
+from omnigraph.failpoints import Failpoint, reach
+from omnigraph.ids import TableId
+from omnigraph.model.lineage import Commit
+from omnigraph.model.sidecar import Sidecar, TablePromise
+from omnigraph.model.staged import StagedAppend, StagedUpsert
+from omnigraph.model.tables import Pin
+from omnigraph.rules.refs import Draft
+from omnigraph.storage.layout import table_location
+
+SAMPLE_MAX = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealedWork:
+    """A promise whose tables are sealed on the pins of one commit."""
+
+    sidecar: Sidecar
+    head: Commit
+    tables: tuple[tuple[TablePromise, Pin | None], ...]
+
+    @property
+    def pins(self) -> dict[TableId, Pin]:
+        """The new pins."""
+        return {promise.table: pin for promise, pin in self.tables if pin is not None}
+
+
+class Sealer:
+    """Seals promises; what it seals is visible to nobody."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def seal(self, sidecar: Sidecar, head: Commit) -> SealedWork:
+        """Seal every table of a promise on the pins of a commit, or raise why it does not fit there."""
+        sealed: list[tuple[TablePromise, Pin | None]] = []
+        for promise in sidecar.tables:
+            sealed.append(self._seal(promise, head.pins.get(promise.table)))
+            if len(sealed) == 1:
+                reach(Failpoint.AFTER_FIRST_SEAL)
+        return SealedWork(sidecar=sidecar, head=head, tables=tuple(sealed))
+
+    def _seal(self, promise: TablePromise, pin: Pin | None) -> tuple[TablePromise, Pin | None]:
+        """Seal one table; return the work as it is on the pin it met, and the new pin."""
+        uri = self._uri(promise)
+        moved = pin != promise.expected
+        if moved:
+            self._check_commutes(promise, pin, uri)
+        base = pin.lance_version if pin else None
+        staging = self._session.staging
+        if moved and isinstance(promise.staged, StagedAppend | StagedUpsert):
+            work, sealed = staging.seal_moved(uri, base, promise.staged, promise.transaction)
+            promise = replace(promise, staged=work)
+        else:
+            sealed = staging.seal(uri, base, promise.staged, promise.transaction)
+        if sealed is None:
+            # What was to be written is there already, value for value: the table stays as it is.
+            return promise, pin
+        return promise, Pin(
+            table=promise.table,
+            version=(pin.version if pin else 0) + 1,
+            lance_version=sealed.lance_version,
+            transaction=sealed.transaction,
+            rows=sealed.rows,
+        )
+
+    def _uri(self, promise: TablePromise) -> str:
+        return self._session.root.uri(table_location(promise.key.kind, promise.table))
+
+    def _check_commutes(self, promise: TablePromise, pin: Pin | None, uri: str) -> None:
+        """Refuse work that was planned on a table that is another one now, unless it only adds or replaces by id."""
+        if not promise.commutes:
+            seen, found = (p.version if p else 0 for p in (promise.expected, pin))
+            raise VersionConflictError(
+                f"{promise.key} is at version {found}, but this was planned on {seen}; refresh and retry",
+                table_key=str(promise.key),
+                expected=seen,
+                actual=found,
+            )
+        if promise.must_be_new and pin is not None and isinstance(promise.staged, StagedAppend):
+            there = self._session.staging.present(uri, pin.lance_version, promise.staged)
+            if there:
+                raise duplicates(str(promise.key), there, "exist already")
+
+    def draft(self, work: SealedWork) -> Draft:
+        """Return the commit that makes sealed work visible."""
+        sidecar, tables = work.sidecar, work.tables
+        return Draft(
+            id=sidecar.commit,
+            branch=sidecar.branch,
+            incarnation=sidecar.incarnation,
+            operation=sidecar.writer,
+            schema_hash=work.head.schema_hash,
+            base_schema=sidecar.schema_hash,
+            pins=work.pins,
+            expected={promise.table: work.head.pins.get(promise.table) for promise, _ in tables},
+            table_keys={promise.table: str(promise.key) for promise, _ in tables},
+            message=sidecar.message,
+            user_metadata=sidecar.user_metadata,
+            metrics={str(promise.key): promise.metrics for promise, _ in tables},
+            txn=sidecar.txn,
+        )
+
+    def remember(self, work: SealedWork) -> None:
+        """Keep in mind what versions that became visible hold."""
+        for promise, pin in work.tables:
+            before = work.head.pins.get(promise.table)
+            if pin is not None and pin != before:
+                base = before.lance_version if before else None
+                self._session.staging.landed(self._uri(promise), base, pin.lance_version, promise.staged)
+
+
+def duplicates(table_key: str, ids: list[str], what: str) -> InvalidDataError:
+    """Say which ids are there twice: how many, and a few of them."""
+    sample = sorted(ids)[:SAMPLE_MAX]
+    shown = ", ".join(repr(i) for i in sample) + (", …" if len(ids) > SAMPLE_MAX else "")
+    return InvalidDataError(
+        f"nothing was applied: {len(ids)} ids of {table_key} {what}: {shown}",
+        table_key=table_key,
+        count=len(ids),
+        sample=sample,
+    )

@@ -1,0 +1,172 @@
+"""Writers that wait for their turn are taken along by the one who has it; each is told of its own commit."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import omnigraph as og
+from omnigraph.engine.company import Company
+from omnigraph.errors import InvalidDataError, OmnigraphError
+from omnigraph.storage import turns
+from omnigraph.storage.sidecars import Sidecars
+
+SCHEMA = "node Person { name: String @key  age: I32? }\nnode Event { what: String }"
+
+
+@dataclass(slots=True)
+class Crowd:
+    """Writers that all begin while somebody else has the turn."""
+
+    root: str
+    threads: list[threading.Thread] = field(default_factory=list)
+    told: dict[str, "og.Receipt | Exception"] = field(default_factory=dict)
+
+    def add(self, name: str, act: Callable[[Any], None], branch: str = "main") -> None:
+        """Start a writer and wait until its promise is there."""
+
+        def work() -> None:
+            graph = og.open(self.root)
+            try:
+                with graph.transaction(branch=branch, message=name, actor=f"actor-{name}") as tx:
+                    act(tx)
+                self.told[name] = tx.receipt
+            except OmnigraphError as refused:
+                self.told[name] = refused
+
+        self.threads.append(threading.Thread(target=work))
+        self.threads[-1].start()
+        given_up_at = time.monotonic() + 30
+        while len(self.promises) < len(self.threads):
+            assert time.monotonic() < given_up_at, f"{name} made no promise"
+            time.sleep(0.005)
+
+    @property
+    def promises(self) -> list[Path]:
+        return list((Path(self.root) / "__recovery").glob("*.json"))
+
+
+@pytest.fixture
+def graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> og.Graph:
+    monkeypatch.setattr(turns, "WAIT_SECONDS_MAX", 30.0)
+    made = og.init(tmp_path / "g", SCHEMA)
+    with made.transaction() as tx:
+        tx.append("Person", [{"name": "first", "age": 1}])
+    return made
+
+
+@contextmanager
+def crowd(graph: og.Graph) -> Iterator[Crowd]:
+    """Hold the turn while writers gather; when the block ends they go, and are waited for."""
+    gathered = Crowd(graph.root)
+    with turns.turn(graph.root, "test"):
+        yield gathered
+    for thread in gathered.threads:
+        thread.join()
+
+
+def people(*names: str) -> Callable[[Any], None]:
+    return lambda tx: tx.append("Person", [{"name": name, "age": 2} for name in names])
+
+
+def names(graph: og.Graph, branch: str = "main") -> list[str]:
+    return sorted(str(name) for name in graph.snapshot(branch=branch).read("Person").column("name").to_pylist())
+
+
+def aged(age: int) -> Callable[[Any], None]:
+    return lambda tx: tx.upsert("Person", [{"name": "first", "age": age}])
+
+
+def manifest_version(graph: og.Graph) -> int:
+    return graph._session.publisher.read().at.version
+
+
+def test_those_who_wait_are_published_together_and_each_has_its_own_commit(graph: og.Graph) -> None:
+    before = manifest_version(graph)
+    with crowd(graph) as gathered:
+        for number in range(5):
+            gathered.add(f"w{number}", people(f"p{number}"))
+    receipts = {name: told for name, told in gathered.told.items() if isinstance(told, og.Receipt)}
+    assert sorted(receipts) == [f"w{number}" for number in range(5)]
+    assert manifest_version(graph) - before == 1, "one publish"
+    log = {commit.message: commit for commit in graph.log(limit=5)}
+    for name, receipt in receipts.items():
+        assert log[name].id == receipt.commit
+        assert log[name].actor == f"actor-{name}"
+        assert receipt.tables["node:Person"].rows_inserted == 1
+    assert sorted(commit.version for commit in log.values()) == [3, 4, 5, 6, 7]
+    assert names(graph) == ["first", "p0", "p1", "p2", "p3", "p4"]
+    for commit in log.values():
+        assert graph.snapshot(commit=commit.id).count("Person") == commit.version - 1
+    assert gathered.promises == []
+
+
+def test_the_same_id_from_two_who_wait_lands_once_and_the_other_is_told(graph: og.Graph) -> None:
+    with crowd(graph) as gathered:
+        gathered.add("a", people("same"))
+        gathered.add("b", people("same"))
+        gathered.add("c", people("other"))
+    refused = [told for told in gathered.told.values() if isinstance(told, InvalidDataError)]
+    assert len(refused) == 1
+    assert "same" in refused[0].message
+    assert names(graph) == ["first", "other", "same"]
+    assert gathered.promises == []
+
+
+def test_upserts_come_along_and_later_ones_see_earlier_ones(graph: og.Graph) -> None:
+    with crowd(graph) as gathered:
+        for number in range(3):
+            gathered.add(f"w{number}", aged(10 + number))
+    assert all(isinstance(told, og.Receipt) for told in gathered.told.values())
+    assert graph.snapshot().count("Person") == 1
+    last = graph.log(limit=1)[0].message
+    assert graph.snapshot().read("Person").column("age").to_pylist() == [10 + int(str(last)[1:])]
+
+
+def test_deletes_and_other_branches_are_left_to_their_owners(graph: og.Graph) -> None:
+    graph.branches.create("side")
+    before = manifest_version(graph)
+    with crowd(graph) as gathered:
+        gathered.add("a", people("a"))
+        gathered.add("b", people("b"), branch="side")
+        gathered.add("c", lambda tx: tx.delete("Person", ids=["first"]))
+    told = gathered.told
+    assert isinstance(told["a"], og.Receipt)
+    assert isinstance(told["b"], og.Receipt)
+    assert manifest_version(graph) - before >= 2
+    assert names(graph, "side") == ["b", "first"]
+    left = set(graph.snapshot().read("Person").column("name").to_pylist())
+    assert left == ({"a"} if isinstance(told["c"], og.Receipt) else {"a", "first"})
+    assert gathered.promises == []
+
+
+def test_a_promise_that_is_settled_meanwhile_is_not_finished(graph: og.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Sidecars, "exists", lambda self, operation: False)
+    before = manifest_version(graph)
+    with crowd(graph) as gathered:
+        gathered.add("a", people("a"))
+        gathered.add("b", people("b"))
+    assert all(isinstance(told, og.Receipt) for told in gathered.told.values())
+    assert manifest_version(graph) - before == 2, "each published for itself"
+
+
+def test_a_promise_nobody_can_read_does_not_stop_the_others(graph: og.Graph) -> None:
+    with crowd(graph) as gathered:
+        gathered.add("a", people("a"))
+        gathered.add("b", people("b"))
+        (Path(graph.root) / "__recovery" / "01K00000000000000000000000.json").write_text("not a promise")
+    assert all(isinstance(told, og.Receipt) for told in gathered.told.values())
+
+
+def test_company_that_fails_halfway_costs_the_writer_nothing(graph: og.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Company, "_waiting", lambda self, ours: [ours])  # sealing our own work twice can not fit
+    with crowd(graph) as gathered:
+        gathered.add("a", people("a"))
+    assert isinstance(gathered.told["a"], og.Receipt)
+    assert [commit.message for commit in graph.log(limit=1)] == ["a"]
+    assert graph.snapshot().count("Person") == 2
