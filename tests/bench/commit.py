@@ -46,16 +46,24 @@ class Size:
     """How much is measured."""
 
     history: tuple[int, int] = (10, 2_000)
-    samples: int = 60
+    samples: int = 150
     transactions: int = 400
     rounds: int = 3
+    large_rounds: int = 5
     append_rows: int = 1_000_000
     table_rows: int = 5_000_000
     upsert_rows: int = 100_000
 
 
 QUICK = Size(
-    history=(10, 100), samples=15, transactions=40, rounds=2, append_rows=100_000, table_rows=200_000, upsert_rows=5_000
+    history=(10, 100),
+    samples=15,
+    transactions=40,
+    rounds=2,
+    large_rounds=2,
+    append_rows=100_000,
+    table_rows=200_000,
+    upsert_rows=5_000,
 )
 
 
@@ -238,7 +246,7 @@ def large(folder: Path, size: Size, progress: Progress) -> list[Verdict]:
     """Measure large appends and upserts, ours and Lance's, in turns, each in a process of its own."""
     graph = og.init(folder / "large.omni", SCHEMA)
     bare = folder / "large.bare"
-    task = progress.add_task("large writes", total=size.table_rows // ROWS_PER_BATCH + 4 * size.rounds)
+    task = progress.add_task("large writes", total=size.table_rows // ROWS_PER_BATCH + 4 * size.large_rounds)
     everything = many_people(size.table_rows)
     with graph.transaction() as tx:
         tx.append("Person", everything)
@@ -246,7 +254,7 @@ def large(folder: Path, size: Size, progress: Progress) -> list[Verdict]:
     del everything
     progress.advance(task, size.table_rows // ROWS_PER_BATCH)
     found: dict[str, list[dict[str, Any]]] = {}
-    for number in range(size.rounds):
+    for number in range(size.large_rounds):
         for job in ("append", "bare-append", "upsert", "bare-upsert"):
             place = folder / f"{job}-{number}"
             if job == "append":

@@ -7,7 +7,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[2] / "coordinator" / "omnigraph"
 MODULES = sorted(PACKAGE.rglob("*.py"))
-DOORS = {"lance": "lance_", "obstore": "objects"}
+DOORS = {"lance": "lance_", "obstore": "objects", "duckdb": "embedded"}
 
 
 def imported(module: Path) -> set[str]:

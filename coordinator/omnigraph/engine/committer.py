@@ -13,7 +13,7 @@ from datetime import timedelta
 from omnigraph.engine.changes import Abandon, AddCommit, AddTogether, commit_of
 from omnigraph.engine.company import Company
 from omnigraph.engine.history import History
-from omnigraph.engine.owners import let_go, take_in_hand
+from omnigraph.engine.owners import let_go, note_failure, take_in_hand
 from omnigraph.engine.sealing import Sealer
 from omnigraph.engine.session import Session
 from omnigraph.errors import (
@@ -66,10 +66,11 @@ class Committer:
             with self._timed(progress, "forget"):
                 self._forget(sidecar)  # phase D: forget
             return commit
-        except (KeyboardInterrupt, SystemExit) as stopped:
-            stopped.add_note(
-                f"omnigraph was writing commit {sidecar.commit}: the next write finishes it or gives it up"
-            )
+        except BaseException as stopped:
+            note_failure()
+            if isinstance(stopped, KeyboardInterrupt | SystemExit):
+                what = f"omnigraph was writing commit {sidecar.commit}"
+                stopped.add_note(f"{what}: the next write finishes it or gives it up")
             raise
         finally:
             let_go(sidecar.operation)

@@ -136,7 +136,7 @@ class Graph:
             user_metadata=check_message(user_metadata, "user metadata"),
             txn=check_txn(txn),
         )
-        self.heal()
+        self._recovery.heal()
         return Transaction(self._session, self._history, self.catalog, intent)
 
     def load(  # noqa: PLR0913  (what a load can be told is what its options are)

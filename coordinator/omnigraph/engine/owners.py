@@ -8,6 +8,8 @@ from omnigraph.model.sidecar import Owner
 _IN_HAND: set[str] = set()
 """Operations this process is working on: their sidecars are nobody else's business yet."""
 
+_failures = 0
+
 
 def this_process() -> Owner:
     """Return who we are, for others to look after."""
@@ -22,6 +24,17 @@ def take_in_hand(operation: str) -> None:
 def let_go(operation: str) -> None:
     """Say that it does not any more."""
     _IN_HAND.discard(operation)
+
+
+def note_failure() -> None:
+    """Count a write of this process that did not go well: it may have left a promise."""
+    global _failures
+    _failures += 1
+
+
+def failures() -> int:
+    """Return how many writes of this process did not go well."""
+    return _failures
 
 
 def in_hand(operation: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, assert_never
 from omnigraph.engine.changes import Abandon, Settle
 from omnigraph.engine.committer import Committer, Progress
 from omnigraph.engine.history import History
-from omnigraph.engine.owners import in_hand, process_exists, this_process
+from omnigraph.engine.owners import failures, in_hand, process_exists, this_process
 from omnigraph.engine.session import Session
 from omnigraph.errors import (
     AlreadyAppliedError,
@@ -34,6 +34,7 @@ RECOVERY_ACTOR = "omnigraph:recovery"
 OWNER_GRACE = timedelta(seconds=60)
 ABANDONED_KEPT = timedelta(days=1)
 ABANDONED_DROPPED_MIN = 16
+HEAL_SECONDS_MIN = 0.25
 
 ROLLED_FORWARD, ROLLED_BACK, DISCARDED = "RolledForward", "RolledBack", "OrphanedBranchDiscarded"
 
@@ -78,6 +79,21 @@ class Recovery:
         self._session = session
         self._history = history
         self._committer = Committer(session, history)
+        self._swept_at = -HEAL_SECONDS_MIN
+        self._failures_seen = failures()
+
+    def heal(self) -> list[Recovered]:
+        """Sweep, unless that was done a moment ago and nothing failed here since: writers in a row need not look each.
+
+        A promise may therefore wait a moment longer for the one who keeps it.
+        """
+        now = self._session.sources.monotonic()
+        if now - self._swept_at < HEAL_SECONDS_MIN and failures() == self._failures_seen:
+            return []
+        self._failures_seen = failures()
+        done = self.sweep()
+        self._swept_at = now
+        return done
 
     def sweep(self, grace: timedelta = OWNER_GRACE) -> list[Recovered]:
         """Settle every promise whose owner is dead or has been silent for ``grace``."""

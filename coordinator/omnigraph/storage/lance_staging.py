@@ -36,7 +36,13 @@ from omnigraph.rules.fingerprints import fingerprints, occurring_twice, with_fin
 from omnigraph.rules.identity import repeated
 from omnigraph.rules.values import Column, compute
 from omnigraph.storage.lance_compare import Comparison
-from omnigraph.storage.lance_door import PREDICATE_CHARACTERS_MAX, STORAGE_VERSION, STORAGE_WORDS, Predicate
+from omnigraph.storage.lance_door import (
+    PREDICATE_CHARACTERS_MAX,
+    STORAGE_VERSION,
+    STORAGE_WORDS,
+    Predicate,
+    file_name,
+)
 from omnigraph.storage.lance_ids import KNOWN_IDS, SMALL_FILE_ROWS_MAX, staged_ids_in
 from omnigraph.storage.lance_rows import (
     DATA,
@@ -284,7 +290,7 @@ def replacement(fragment: FragmentMetadata, row_ids: UnsignedNumbers) -> Replace
 
 def file_names(handle: LanceDataset, fragments: Iterable[FragmentMetadata], options: StorageOptions) -> tuple[str, ...]:
     """Return the files of new fragments, relative to the table."""
-    names = [str(file.path) for fragment in fragments for file in fragment.files]
+    names = [name for fragment in fragments for name in (file_name(fragment), *map(_path, fragment.files[1:]))]
     found = [f"{DATA}/{name}" for name in names]
     if names and any(is_blob(column) for column in handle.schema):
         with translated(f"the blobs staged for {handle.uri} can not be listed", options):
@@ -292,6 +298,10 @@ def file_names(handle: LanceDataset, fragments: Iterable[FragmentMetadata], opti
             for name in names:
                 found += sorted(session.list(f"{DATA}/{name.removesuffix('.lance')}"))
     return tuple(found)
+
+
+def _path(file: Any) -> str:
+    return str(file.path)
 
 
 class _Watched:
