@@ -7,6 +7,7 @@
     │   ├── InvalidNameError         INVALID_NAME
     │   ├── InvalidOptionError       INVALID_OPTION
     │   ├── InvalidDataError         INVALID_DATA
+    │   ├── ConstraintError          CONSTRAINT_VIOLATED  (counts and samples by constraint)
     │   ├── MixedMutationError       MIXED_MUTATION
     │   ├── MutationError            MUTATION_INVALID  (carries the rule, line, column, the line itself, a hint)
     │   └── SchemaError              SCHEMA_*  (carries line, column, the line itself, a hint)
@@ -110,6 +111,12 @@ class InvalidDataError(InvalidInputError):
     """Rows do not fit the type they were given for."""
 
     code = "INVALID_DATA"
+
+
+class ConstraintError(InvalidInputError):
+    """Rows break constraints of the schema; ``violations`` counts them by constraint and shows some."""
+
+    code = "CONSTRAINT_VIOLATED"
 
 
 class MixedMutationError(InvalidInputError):

@@ -231,6 +231,7 @@ def test_the_same_id_may_exist_in_another_table_or_on_another_branch(graph: og.G
 def test_an_edge_with_a_key_is_the_same_edge_and_one_without_is_another(graph: og.Graph) -> None:
     pair = {"src": "Ann", "dst": "Bob"}
     with graph.transaction() as tx:
+        tx.append("Person", people("Ann", "Bob"))
         tx.append("Likes", [pair])
         tx.append("Knows", [pair, pair])
     assert ids(graph, "Likes") == ['["Ann","Bob"]']
@@ -253,7 +254,7 @@ def test_appends_that_race_all_land(graph: og.Graph) -> None:
         for turn in range(3):
             with handles[number].transaction() as tx:
                 tx.append("Person", people(f"{number}-{turn}"))
-                tx.append("Knows", [{"src": "a", "dst": "b"}])
+                tx.append("Knows", [{"src": f"{number}-{turn}", "dst": f"{number}-{turn}"}])
                 if turn == 0:
                     together.wait(60)
             versions.append(tx.receipt.version)

@@ -20,9 +20,9 @@ from omnigraph.rules.schema_compile import FreshIds, compile_schema
 from omnigraph.storage.lance_door import Tables
 from omnigraph.storage.lance_moving import combine_upserts, reseal
 from omnigraph.storage.lance_sealing import seal
+from omnigraph.storage.lance_staged import read_staged_ids
 from omnigraph.storage.lance_staging import (
     WriteLimits,
-    read_staged_ids,
     stage_append,
     stage_delete,
     stage_overwrite,

@@ -14,7 +14,8 @@ from omnigraph.rules.conform import conform
 from omnigraph.rules.schema_compile import FreshIds, compile_schema
 from omnigraph.storage.lance_door import Sealed, Tables
 from omnigraph.storage.lance_sealing import seal
-from omnigraph.storage.lance_staging import read_staged_ids, stage_append, stage_delete, stage_upsert
+from omnigraph.storage.lance_staged import read_staged_ids
+from omnigraph.storage.lance_staging import stage_append, stage_delete, stage_upsert
 from omnigraph.storage.roots import StorageOptions
 
 mint = Sources().mint

@@ -437,10 +437,16 @@ def test_a_deletion_of_nothing_says_so_and_stages_nothing(filled: Table) -> None
         filled.seal(staged)
 
 
-@pytest.mark.parametrize("how", [{}, {"where": "n = 1", "ids": ["k1"]}])
-def test_a_deletion_needs_a_predicate_or_ids(filled: Table, how: dict[str, Any]) -> None:
-    with pytest.raises(InvalidOptionError, match="a predicate or ids"):
-        filled.delete(**how)
+def test_a_deletion_says_which_rows(filled: Table) -> None:
+    with pytest.raises(InvalidOptionError, match="which rows"):
+        filled.delete()
+
+
+def test_a_row_that_matches_in_several_ways_goes_once(filled: Table) -> None:
+    names = pa.array(["k1", "k2", "nobody"])
+    staged = filled.delete(where="n = 1", ids=["k1", "k3"], among={"k": names})
+    assert sorted(filled.ids_staged(staged)) == ["k1", "k2", "k3"]
+    assert staged.deleted == 3
 
 
 @pytest.mark.parametrize("where", ["nonsense = 1", "n = ", "n = 'a' AND " + "n = 1 OR " * 9_000 + "n = 1"])

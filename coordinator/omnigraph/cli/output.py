@@ -16,6 +16,7 @@ from rich.text import Text
 from omnigraph.errors import (
     AlreadyExistsError,
     ConflictError,
+    ConstraintError,
     InvalidNameError,
     InvalidOptionError,
     NotFoundError,
@@ -38,6 +39,7 @@ class Exit(IntEnum):
 
 _EXITS: tuple[tuple[tuple[type[OmnigraphError], ...], Exit], ...] = (
     ((InvalidNameError, InvalidOptionError), Exit.USAGE),
+    ((ConstraintError,), Exit.VIOLATIONS),
     ((NotFoundError,), Exit.NOT_FOUND),
     ((RecoveryRefusedError,), Exit.RECOVERY_REFUSED),
     ((ConflictError, AlreadyExistsError), Exit.CONFLICT),

@@ -53,7 +53,7 @@ class Committer:
     def __init__(self, session: Session, history: History) -> None:
         self._session = session
         self._history = history
-        self._sealer = Sealer(session)
+        self._sealer = Sealer(session, history)
         self._company = Company(session, self._sealer)
 
     def commit(self, sidecar: Sidecar, stamp: Stamp, progress: Progress) -> Commit:

@@ -1,11 +1,10 @@
 """A graph, as a person or a job handles it."""
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import lru_cache
+from typing import Any
 
-from omnigraph.engine import exporting, loading
+from omnigraph.engine import exporting, loading, mutating
 from omnigraph.engine.changes import AddCommit
 from omnigraph.engine.history import History
 from omnigraph.engine.recovery import Recovered, Recovery
@@ -13,7 +12,6 @@ from omnigraph.engine.refs import Branches, Tags
 from omnigraph.engine.session import Session
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.transaction import Intent, Transaction
-from omnigraph.errors import CorruptGraphError
 from omnigraph.ids import CommitId
 from omnigraph.model.catalog import Catalog
 from omnigraph.model.lineage import MAIN, Commit
@@ -22,7 +20,7 @@ from omnigraph.model.targets import AtBranch, AtCommit
 from omnigraph.rules.refs import Draft, branch_named
 from omnigraph.rules.schema_print import print_schema
 from omnigraph.rules.targets import commit_id, read_target
-from omnigraph.rules.who import check_actor, check_message, check_txn
+from omnigraph.rules.who import check_actor, check_constraints, check_message, check_txn
 from omnigraph.storage.audit import AuditRow
 
 LOG_COMMITS_DEFAULT = 20
@@ -53,7 +51,6 @@ class Graph:
     def __init__(self, session: Session, branch: str = MAIN) -> None:
         self._session = session
         self._history = History(session.manifest, session.publisher)
-        self._schemas: dict[str, SchemaRow] = {}
         self._recovery = Recovery(session, self._history)
         self.branch = branch
         self.healed: tuple[Recovered, ...] = ()
@@ -123,6 +120,7 @@ class Graph:
         actor: str | None = None,
         user_metadata: str | None = None,
         txn: tuple[str, int] | None = None,
+        constraints: str = "fail",
     ) -> Transaction:
         """Begin a write that becomes one commit, or nothing.
 
@@ -135,9 +133,41 @@ class Graph:
             actor=check_actor(actor),
             user_metadata=check_message(user_metadata, "user metadata"),
             txn=check_txn(txn),
+            constraints=check_constraints(constraints),
         )
         self._recovery.heal()
-        return Transaction(self._session, self._history, self.catalog, intent)
+        return Transaction(self._session, self._history, intent)
+
+    def mutate(  # noqa: PLR0913  (what a mutation can be told is what its options are)
+        self,
+        text: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        name: str | None = None,
+        branch: str | None = None,
+        message: str | None = None,
+        actor: str | None = None,
+        user_metadata: str | None = None,
+        txn: tuple[str, int] | None = None,
+        from_json: bool = False,
+    ) -> mutating.MutationResult:
+        """Run one query of a `.gq` text as one commit, or not at all; ``name`` says which, if there are several.
+
+        With ``from_json``, days, moments and bytes among the parameters are texts, as JSON has them.
+        """
+        self._session.writable()
+        request = mutating.MutateRequest(
+            text=text,
+            params=params,
+            name=name,
+            branch=self._bound(branch),
+            message=message,
+            actor=actor,
+            user_metadata=user_metadata,
+            txn=txn,
+            from_json=from_json,
+        )
+        return mutating.mutate(self, self._session, request)
 
     def load(  # noqa: PLR0913  (what a load can be told is what its options are)
         self,
@@ -230,23 +260,9 @@ class Graph:
         return self._session.publisher.publish(change)
 
     def catalog(self, commit: Commit) -> Catalog:
-        """Return the types a commit has; a schema is compiled once per process."""
-        return _compiled(self.accepted_schema(commit).catalog)
+        """Return the types a commit has."""
+        return self._history.catalog(commit)
 
     def accepted_schema(self, commit: Commit) -> SchemaRow:
         """Return the schema a commit was made under."""
-        found = self._schemas.get(commit.schema_hash)
-        if found is None:
-            found = self._history.looking(
-                lambda reading: self._session.manifest.schema(reading, commit.schema_hash),
-                first=self._session.publisher.known,
-            )
-            if found is None:
-                raise CorruptGraphError(f"commit {commit.id} names schema {commit.schema_hash}, which is not stored")
-            self._schemas[commit.schema_hash] = found
-        return found
-
-
-@lru_cache(maxsize=256)
-def _compiled(catalog: str) -> Catalog:
-    return Catalog.from_json(json.loads(catalog))
+        return self._history.accepted_schema(commit)

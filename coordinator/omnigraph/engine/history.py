@@ -1,15 +1,18 @@
 """From what a caller names to the commit that is meant, and from a branch to its log."""
 
+import json
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from itertools import islice
 from typing import TypeVar, assert_never
 
 from omnigraph.engine.changes import commit_of
 from omnigraph.engine.publisher import Publisher
-from omnigraph.errors import CommitNotFoundError, InvalidOptionError, RefNotFoundError, StorageError
+from omnigraph.errors import CommitNotFoundError, CorruptGraphError, InvalidOptionError, RefNotFoundError, StorageError
 from omnigraph.ids import CommitId, Incarnation, is_ulid
+from omnigraph.model.catalog import Catalog
 from omnigraph.model.lineage import Branch, Commit, CommitRow, Segment
-from omnigraph.model.manifest import ManifestState
+from omnigraph.model.manifest import ManifestState, SchemaRow
 from omnigraph.model.targets import AsOf, AtBranch, AtCommit, AtTag, AtVersion, ReadTarget
 from omnigraph.rules.names import nearest
 from omnigraph.rules.refs import branch_held, branch_named, tag_named
@@ -27,6 +30,7 @@ class History:
     def __init__(self, manifest: Manifest, publisher: Publisher) -> None:
         self._manifest = manifest
         self._publisher = publisher
+        self._schemas: dict[str, SchemaRow] = {}
 
     def resolve(self, target: ReadTarget) -> Commit:
         """Return the commit a read target means now."""
@@ -40,6 +44,22 @@ class History:
         """Return a commit if it is there."""
         row = self.looking(lambda reading: self._manifest.commit(reading, commit))
         return None if row is None else row.commit
+
+    def catalog(self, commit: Commit) -> Catalog:
+        """Return the types a commit has; a schema is compiled once per process."""
+        return _compiled(self.accepted_schema(commit).catalog)
+
+    def accepted_schema(self, commit: Commit) -> SchemaRow:
+        """Return the schema a commit was made under."""
+        found = self._schemas.get(commit.schema_hash)
+        if found is None:
+            found = self.looking(
+                lambda reading: self._manifest.schema(reading, commit.schema_hash), first=self._publisher.known
+            )
+            if found is None:
+                raise CorruptGraphError(f"commit {commit.id} names schema {commit.schema_hash}, which is not stored")
+            self._schemas[commit.schema_hash] = found
+        return found
 
     def head(self, branch: str, incarnation: Incarnation | None = None) -> tuple[Branch, Commit]:
         """Return a branch and its newest commit, seen at one moment; an incarnation is found under any name."""
@@ -146,3 +166,8 @@ def _target_named(name: str, state: ManifestState) -> ReadTarget:
         return AtCommit(commit=CommitId(name.upper()))
     hint = nearest(name, [*state.branches, *state.tags])
     raise RefNotFoundError(f"no branch, tag or commit is called {name[:200]!r}{hint}", name=name[:200])
+
+
+@lru_cache(maxsize=256)
+def _compiled(catalog: str) -> Catalog:
+    return Catalog.from_json(json.loads(catalog))

@@ -1,14 +1,17 @@
 """Sealing what was promised on the newest pins, and drafting the commit that makes it visible."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from omnigraph.engine.history import History
+from omnigraph.engine.integrity import Integrity, refuse
 from omnigraph.engine.session import Session
 from omnigraph.errors import InvalidDataError, VersionConflictError
 from omnigraph.failpoints import Failpoint, reach
 from omnigraph.ids import TableId
 from omnigraph.model.lineage import Commit
-from omnigraph.model.sidecar import Sidecar, TablePromise
-from omnigraph.model.staged import StagedAppend, StagedUpsert
+from omnigraph.model.sidecar import ReadPin, Sidecar, TablePromise
+from omnigraph.model.staged import Staged, StagedAppend, StagedDelete, StagedUpsert
 from omnigraph.model.tables import Pin
 from omnigraph.rules.refs import Draft
 from omnigraph.storage.layout import table_location
@@ -33,8 +36,9 @@ class SealedWork:
 class Sealer:
     """Seals promises; what it seals is visible to nobody."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, history: History) -> None:
         self._session = session
+        self._history = history
 
     def seal(self, sidecar: Sidecar, head: Commit) -> SealedWork:
         """Seal every table of a promise on the pins of a commit, or raise why it does not fit there."""
@@ -43,7 +47,24 @@ class Sealer:
             sealed.append(self._seal(promise, head.pins.get(promise.table)))
             if len(sealed) == 1:
                 reach(Failpoint.AFTER_FIRST_SEAL)
+        if sidecar.is_checked and any(_moved(sidecar, head)):
+            self._check_again(sidecar, head, [promise for promise, _ in sealed])
         return SealedWork(sidecar=sidecar, head=head, tables=tuple(sealed))
+
+    def _check_again(self, sidecar: Sidecar, head: Commit, promises: list[TablePromise]) -> None:
+        """Check constraints on tables that are others than those the write was checked on."""
+        violations = Integrity(self._session, self._history.catalog(head), promises, head.pins).violations()
+        if violations and all(isinstance(promise.staged, StagedDelete) for promise in promises):
+            # Who deletes wants what depends on it to go too; something came that was not there to be found.
+            moved = next(_moved(sidecar, head))
+            seen, found = (pin.version if pin else 0 for pin in (moved.expected, head.pins.get(moved.table)))
+            raise VersionConflictError(
+                f"{moved.key} is at version {found}, but this was planned on {seen}; refresh and retry",
+                table_key=str(moved.key),
+                expected=seen,
+                actual=found,
+            )
+        refuse(violations)
 
     def _seal(self, promise: TablePromise, pin: Pin | None) -> tuple[TablePromise, Pin | None]:
         """Seal one table; return the work as it is on the pin it met, and the new pin."""
@@ -82,14 +103,16 @@ class Sealer:
                 expected=seen,
                 actual=found,
             )
-        if promise.must_be_new and pin is not None and isinstance(promise.staged, StagedAppend):
-            there = self._session.staging.present(uri, pin.lance_version, promise.staged)
+        if promise.must_be_new and pin is not None:
+            there = self._session.staging.present(uri, pin.lance_version, _inserts(promise.staged))
             if there:
                 raise duplicates(str(promise.key), there, "exist already")
 
     def draft(self, work: SealedWork) -> Draft:
         """Return the commit that makes sealed work visible."""
-        sidecar, tables = work.sidecar, work.tables
+        sidecar, promised = work.sidecar, [promise for promise, _ in work.tables]
+        keys = {promise.table: str(promise.key) for promise in promised}
+        keys |= {read.table: str(read.key) for read in sidecar.reads}
         return Draft(
             id=sidecar.commit,
             branch=sidecar.branch,
@@ -98,11 +121,11 @@ class Sealer:
             schema_hash=work.head.schema_hash,
             base_schema=sidecar.schema_hash,
             pins=work.pins,
-            expected={promise.table: work.head.pins.get(promise.table) for promise, _ in tables},
-            table_keys={promise.table: str(promise.key) for promise, _ in tables},
+            expected={table: work.head.pins.get(table) for table in keys},
+            table_keys=keys,
             message=sidecar.message,
             user_metadata=sidecar.user_metadata,
-            metrics={str(promise.key): promise.metrics for promise, _ in tables},
+            metrics={str(promise.key): promise.metrics for promise in promised},
             txn=sidecar.txn,
         )
 
@@ -113,6 +136,20 @@ class Sealer:
             if pin is not None and pin != before:
                 base = before.lance_version if before else None
                 self._session.staging.landed(self._uri(promise), base, pin.lance_version, promise.staged)
+
+
+def _inserts(staged: Staged) -> StagedAppend | StagedUpsert:
+    """Return the part of some work that adds rows."""
+    if isinstance(staged, StagedUpsert):
+        return replace(staged, replacements=(), deletions=(), unchanged=())
+    assert isinstance(staged, StagedAppend)  # noqa: S101  nothing else must be new
+    return staged
+
+
+def _moved(sidecar: Sidecar, head: Commit) -> Iterator[TablePromise | ReadPin]:
+    """Yield the tables that are others now than those a promise was made on."""
+    every: tuple[TablePromise | ReadPin, ...] = (*sidecar.tables, *sidecar.reads)
+    return (each for each in every if head.pins.get(each.table) != each.expected)
 
 
 def duplicates(table_key: str, ids: list[str], what: str) -> InvalidDataError:

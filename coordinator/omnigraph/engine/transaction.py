@@ -16,6 +16,7 @@ import pyarrow as pa
 from omnigraph.engine.ahead import ahead
 from omnigraph.engine.committer import Committer, Progress
 from omnigraph.engine.history import History
+from omnigraph.engine.integrity import Integrity, reads_of, refuse
 from omnigraph.engine.owners import this_process
 from omnigraph.engine.repeats import Repeats
 from omnigraph.engine.sealing import duplicates
@@ -23,14 +24,14 @@ from omnigraph.engine.session import Session
 from omnigraph.errors import InvalidOptionError, MixedMutationError, OmnigraphError, StorageError, TransactionStateError
 from omnigraph.failpoints import Failpoint, reach
 from omnigraph.ids import CommitId, TableId
-from omnigraph.model.catalog import Catalog
 from omnigraph.model.lineage import Commit
 from omnigraph.model.receipt import Receipt, TableReceipt
-from omnigraph.model.schema import TableType
-from omnigraph.model.sidecar import Sidecar, TablePromise
-from omnigraph.model.staged import Staged, StagedAppend
+from omnigraph.model.schema import ENDPOINT_COLUMNS, NodeType, TableType
+from omnigraph.model.sidecar import ReadPin, Sidecar, TablePromise
+from omnigraph.model.staged import Staged, StagedAppend, StagedOverwrite
 from omnigraph.rules.arrow_schema import arrow_schema
 from omnigraph.rules.conform import Rows, conform
+from omnigraph.rules.row_checks import RowChecks
 from omnigraph.rules.values import Column
 from omnigraph.storage.lance_door import Scan
 from omnigraph.storage.layout import table_location
@@ -50,6 +51,7 @@ class Intent:
     actor: str | None = None
     user_metadata: str | None = None
     txn: tuple[str, int] | None = None
+    constraints: str = "fail"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,8 +59,10 @@ class _Table:
     """What has been staged for one table so far."""
 
     kind: TableType
-    verb: Verb
+    verbs: set[Verb]
     ticket: Ticket
+    checks: RowChecks
+    is_strict: bool = False
     parts: list[Staged] = field(default_factory=list)
     repeats: Repeats = field(default_factory=Repeats)
     deleted_ids: list[Column] = field(default_factory=list)
@@ -72,18 +76,21 @@ class _Table:
 class Transaction:
     """A context manager: leave the block and everything is published, raise in it and nothing is."""
 
-    def __init__(
-        self, session: Session, history: History, catalog: Callable[[Commit], Catalog], intent: Intent
-    ) -> None:
+    def __init__(self, session: Session, history: History, intent: Intent) -> None:
         self._session = session
         self._history = history
         self._intent = intent
         self._branch, self._base = history.head(intent.branch)
-        self._catalog = catalog(self._base)
+        self._catalog = history.catalog(self._base)
         self._tables: dict[TableId, _Table] = {}
         self._open = True
         self._receipt: Receipt | None = None
         self._landed_before = self._earlier_commit()
+
+    @property
+    def base(self) -> Commit:
+        """The commit it began on; everything is worked out against it."""
+        return self._base
 
     @property
     def receipt(self) -> Receipt:
@@ -98,10 +105,15 @@ class Transaction:
             if table is not None:
                 self._stage(table, rows, self._session.staging.append)
 
-    def upsert(self, type: str, rows: AnyRows) -> None:
-        """Insert rows, or replace those that have their id; rows that are there already, value for value, stay."""
+    def upsert(self, type: str, rows: AnyRows, *, strict: bool = False) -> None:
+        """Insert rows, or replace those that have their id; rows that are there already, value for value, stay.
+
+        ``strict`` is for rows made from what was read: if anyone wrote to the type since this transaction began, it
+        fails with a conflict instead of replacing what was not seen.
+        """
         with self._working("upsert", type) as table:
             if table is not None:
+                table.is_strict |= strict
                 self._stage(table, rows, self._session.staging.upsert)
 
     def overwrite(self, type: str, rows: AnyRows) -> None:
@@ -159,14 +171,14 @@ class Transaction:
 
     def _refuse_mixture(self, verb: Verb, kind: TableType) -> None:
         for table in self._tables.values():
-            if (table.verb == "delete") != (verb == "delete"):
+            if ("delete" in table.verbs) != (verb == "delete"):
                 raise MixedMutationError(
                     "a transaction has inserts/updates or deletes, never both: nothing was applied; "
                     "split into separate mutations, or use a branch and a merge"
                 )
-            if table.kind is kind and table.verb != verb:
+            if table.kind is kind and ("overwrite" in table.verbs) != (verb == "overwrite"):
                 raise InvalidOptionError(
-                    f"{table.key} is already being written by {table.verb!r}; use one kind of write per type"
+                    f"{table.key} is already being written by {min(table.verbs)!r}; an overwrite goes alone"
                 )
 
     def _table(self, verb: Verb, kind: TableType) -> _Table:
@@ -174,8 +186,10 @@ class Transaction:
             uri = self._session.root.uri(table_location(kind.table.kind, kind.table_id))
             pin = self._base.pins.get(kind.table_id)
             ticket = Ticket(uri=uri, base_version=None if pin is None else pin.lance_version)
-            self._tables[kind.table_id] = _Table(kind=kind, verb=verb, ticket=ticket)
-        return self._tables[kind.table_id]
+            self._tables[kind.table_id] = _Table(kind=kind, verbs=set(), ticket=ticket, checks=RowChecks(kind))
+        table = self._tables[kind.table_id]
+        table.verbs.add(verb)
+        return table
 
     def _stage(self, table: _Table, rows: AnyRows, stage: Callable[[Ticket, pa.RecordBatchReader], Staged]) -> None:
         _step(Failpoint.BEFORE_STAGE)
@@ -198,8 +212,9 @@ class Transaction:
         for part in _parts(rows):
             fitted = conform(table.kind, part, self._session.sources.mint)
             if fitted.num_rows:
-                if table.verb != "upsert":  # the parts of an upsert are compared when they become one
-                    table.repeats.note(fitted.column("id"))
+                table.repeats.note(fitted.column("id"))
+                if self._intent.constraints != "off":
+                    table.checks.look(fitted)
                 yield from fitted.to_batches()
 
     # -- publishing ---------------------------------------------------------------------------------
@@ -224,12 +239,17 @@ class Transaction:
             return self._rerun(twin)
 
     def _publish_once(self) -> Receipt:
-        promises = tuple(filter(None, (self._promise(table) for table in self._tables.values())))
+        is_checked = self._intent.constraints != "off"
+        if is_checked:
+            refuse([violation for table in self._tables.values() for violation in table.checks.violations])
+        promises = self._promises()
         if not promises:
             return Receipt(branch=self._branch.name, commit=None, version=None)
+        if is_checked:
+            refuse(Integrity(self._session, self._catalog, promises, self._base.pins).violations())
         progress = Progress()
         commit = Committer(self._session, self._history).commit(
-            self._sidecar(promises), self._session.stamp(self._intent.actor), progress
+            self._sidecar(promises, is_checked=is_checked), self._session.stamp(self._intent.actor), progress
         )
         return Receipt(
             branch=commit.branch,
@@ -240,37 +260,64 @@ class Transaction:
             milliseconds=progress.milliseconds,
         )
 
-    def _promise(self, table: _Table) -> TablePromise | None:
-        """Return what is promised for one table, or None if nothing would change."""
+    def _promises(self) -> tuple[TablePromise, ...]:
+        if any("delete" in table.verbs for table in self._tables.values()):
+            return tuple(self._deletions())
+        return tuple(filter(None, (self._written(table) for table in self._tables.values())))
+
+    def _written(self, table: _Table) -> TablePromise | None:
+        """Return what is promised for a table that rows were written for, or None if nothing would change."""
         pin = self._base.pins.get(table.kind.table_id)
-        staged = self._deletion(table) if table.verb == "delete" else self._written(table)
-        if table.verb == "append" and pin is not None and isinstance(staged, StagedAppend):
-            there = self._session.staging.present(table.ticket.uri, pin.lance_version, staged)
+        self._refuse_repeats(table)
+        staging = self._session.staging
+        inserts = [part for part in table.parts if isinstance(part, StagedAppend)]
+        if pin is not None and inserts:
+            there = staging.present(table.ticket.uri, pin.lance_version, staging.joined(inserts))
             if there:
                 raise duplicates(table.key, there, "exist already")
-        if staged is None or staged.is_empty or (table.verb == "overwrite" and pin is None and not staged.files):
+        staged = staging.combined(table.ticket, table.parts) if table.parts else None
+        changes_nothing = isinstance(staged, StagedOverwrite) and pin is None and not staged.files
+        if staged is None or staged.is_empty or changes_nothing:
             return None
+        return self._promise(table, staged)
+
+    def _promise(self, table: _Table, staged: Staged) -> TablePromise:
         return TablePromise(
             table=table.kind.table_id,
             key=table.kind.table,
-            expected=pin,
+            expected=self._base.pins.get(table.kind.table_id),
             transaction=self._session.sources.mint(),
             staged=staged,
-            must_be_new=table.verb == "append",
+            must_be_new="append" in table.verbs,
+            is_strict=table.is_strict,
         )
 
-    def _written(self, table: _Table) -> Staged | None:
-        self._refuse_repeats(table)
-        return self._session.staging.combined(table.ticket, table.parts) if table.parts else None
+    def _deletions(self) -> Iterator[TablePromise]:
+        """Yield what is promised for deletions: nodes first, then edges, those included whose ends go."""
+        incident: dict[TableId, dict[str, list[Column]]] = {}
+        for kind in self._catalog.table_types:
+            among = {end: pa.concat_arrays(ids) for end, ids in incident.get(kind.table_id, {}).items()}
+            if kind.table_id not in self._tables and not among:
+                continue
+            table = self._table("delete", kind)
+            staged = self._deletion(table, among)
+            if staged is None or staged.is_empty:
+                continue
+            yield self._promise(table, staged)
+            gone = self._session.staging.gone_ids(table.ticket.uri, staged).chunks
+            for edge in self._catalog.edges:
+                for end, node in zip(ENDPOINT_COLUMNS, (edge.source, edge.target), strict=True):
+                    if node == kind.name and isinstance(kind, NodeType):
+                        incident.setdefault(edge.table_id, {}).setdefault(end, []).extend(gone)
 
-    def _deletion(self, table: _Table) -> Staged | None:
+    def _deletion(self, table: _Table, among: Mapping[str, Column]) -> Staged | None:
         _step(Failpoint.BEFORE_STAGE)
         if table.ticket.base_version is None:
             for predicate in table.predicates:  # nothing can match, but a mistake is a mistake
                 self._session.tables.scan_empty(arrow_schema(table.kind), Scan(where=predicate)).read_all()
         where = " OR ".join(f"({predicate})" for predicate in table.predicates) or None
-        ids = None if where is not None else pa.concat_arrays(table.deleted_ids)
-        staged = self._session.staging.delete(table.ticket, where, ids)
+        ids = pa.concat_arrays(table.deleted_ids) if table.deleted_ids else None
+        staged = self._session.staging.delete(table.ticket, where, ids, among)
         _step(Failpoint.AFTER_STAGE)
         return staged
 
@@ -279,8 +326,9 @@ class Transaction:
         if again:
             raise duplicates(table.key, again, "occur more than once in what was given")
 
-    def _sidecar(self, promises: tuple[TablePromise, ...]) -> Sidecar:
-        verbs = sorted({table.verb for table in self._tables.values()})
+    def _sidecar(self, promises: tuple[TablePromise, ...], *, is_checked: bool) -> Sidecar:
+        verbs = sorted({verb for table in self._tables.values() for verb in table.verbs})
+        read = reads_of(self._catalog, promises) if is_checked else ()
         return Sidecar(
             operation=self._session.sources.mint(),
             commit=CommitId(self._session.sources.mint()),
@@ -296,7 +344,13 @@ class Transaction:
             started_at=self._session.sources.now(),
             owner=this_process(),
             tables=promises,
+            is_checked=is_checked,
+            reads=tuple(self._read_pin(table) for table in sorted(read)),
         )
+
+    def _read_pin(self, table: TableId) -> ReadPin:
+        key = self._catalog.by_table_id(table).table
+        return ReadPin(table=table, key=key, expected=self._base.pins.get(table))
 
     def _rerun(self, commit: CommitId) -> Receipt:
         found = self._history.named(commit)

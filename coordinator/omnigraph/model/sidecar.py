@@ -35,7 +35,8 @@ class Owner:
 class TablePromise:
     """What is promised for one table: seal ``staged`` on ``expected`` under ``transaction``.
 
-    ``must_be_new`` are inserts that may not meet an id that is there already.
+    ``must_be_new`` are inserts that may not meet an id that is there already. ``is_strict`` work was made from
+    what was read, and fits on nothing but that.
     """
 
     table: TableId
@@ -44,6 +45,7 @@ class TablePromise:
     transaction: str
     staged: Staged
     must_be_new: bool
+    is_strict: bool = False
 
     @property
     def metrics(self) -> dict[str, int]:
@@ -65,7 +67,7 @@ class TablePromise:
     @property
     def commutes(self) -> bool:
         """Whether the work fits on a table that has moved: it only adds rows, or replaces them by id."""
-        return isinstance(self.staged, StagedAppend | StagedUpsert)
+        return isinstance(self.staged, StagedAppend | StagedUpsert) and not self.is_strict
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -76,6 +78,7 @@ class TablePromise:
             "transaction": self.transaction,
             "staged": self.staged.to_json(),
             "must_be_new": self.must_be_new,
+            "strict": self.is_strict,
         }
 
     @classmethod
@@ -89,8 +92,31 @@ class TablePromise:
             expected=None if body["expected"] is None else Pin.from_json(body["expected"]),
             transaction=str(body["transaction"]),
             staged=staged_from_json(body["staged"]),
-            must_be_new=bool(body["must_be_new"]),
+            must_be_new=_truth(body, "must_be_new"),
+            is_strict=_truth(body, "strict"),
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadPin:
+    """A table that was not written but decided that the write is allowed, as it was then."""
+
+    table: TableId
+    key: TableKey
+    expected: Pin | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        pin = None if self.expected is None else self.expected.to_json()
+        return {"table": self.table, "key": str(self.key), "expected": pin}
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> "ReadPin":
+        """Read it back."""
+        if not is_ulid(body["table"]):
+            raise CorruptGraphError("a sidecar names a table by something that is no id")
+        pin = None if body["expected"] is None else Pin.from_json(body["expected"])
+        return cls(table=TableId(body["table"]), key=TableKey.parse(body["key"]), expected=pin)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +137,9 @@ class Sidecar:
     started_at: datetime
     owner: Owner
     tables: tuple[TablePromise, ...]
+    is_checked: bool = True
+    """Whether constraints hold; if not, nobody checks them later either."""
+    reads: tuple[ReadPin, ...] = ()
 
     def to_bytes(self) -> bytes:
         """Encode it."""
@@ -130,6 +159,8 @@ class Sidecar:
             "started_at": to_micros(self.started_at),
             "owner": [self.owner.host, self.owner.process],
             "tables": [table.to_json() for table in self.tables],
+            "checked": self.is_checked,
+            "reads": [read.to_json() for read in self.reads],
         }
         return json.dumps(body, indent=1, ensure_ascii=False).encode()
 
@@ -171,6 +202,8 @@ class Sidecar:
             started_at=from_micros(int(body["started_at"])),
             owner=Owner(host=str(host), process=int(process)),
             tables=tuple(TablePromise.from_json(table) for table in body["tables"]),
+            is_checked=_truth(body, "checked"),
+            reads=tuple(ReadPin.from_json(read) for read in body["reads"]),
         )
 
 
@@ -189,6 +222,13 @@ def _object(raw: bytes, name: str) -> Mapping[str, Any]:
 def _text(body: Mapping[str, Any], name: str) -> str:
     value = body[name]
     if type(value) is not str:
+        raise ValueError(f"{name} is {value!r}")
+    return value
+
+
+def _truth(body: Mapping[str, Any], name: str) -> bool:
+    value = body[name]
+    if type(value) is not bool:
         raise ValueError(f"{name} is {value!r}")
     return value
 

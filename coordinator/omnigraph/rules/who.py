@@ -7,6 +7,7 @@ from omnigraph.errors import InvalidOptionError
 ACTOR_CHARACTERS_MAX = 200
 MESSAGE_CHARACTERS_MAX = 16_384
 RESERVED_ACTOR_PREFIX = "omnigraph:"
+CONSTRAINT_MODES = ("fail", "off")
 
 
 def check_actor(actor: str | None) -> str | None:
@@ -40,3 +41,10 @@ def check_txn(txn: tuple[str, int] | None) -> tuple[str, int] | None:
     if type(version) is not int or not 0 <= version < 2**63:
         raise InvalidOptionError(f"the version of a txn is a whole number from 0, not {version!r}")
     return app, version
+
+
+def check_constraints(mode: str) -> str:
+    """Return how constraints are treated, if that is a way we know."""
+    if mode not in CONSTRAINT_MODES:
+        raise InvalidOptionError(f"constraints is {mode!r}; choose one of {', '.join(CONSTRAINT_MODES)}")
+    return mode

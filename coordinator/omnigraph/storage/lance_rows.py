@@ -148,7 +148,12 @@ def few_enough(handle: LanceDataset, ids: int) -> bool:
 
 def has_id_index(handle: LanceDataset) -> bool:
     """Tell whether ids can be looked up."""
-    return any(list(index.field_names) == ["id"] for index in handle.describe_indices())
+    return has_index(handle, "id")
+
+
+def has_index(handle: LanceDataset, column: str) -> bool:
+    """Tell whether the values of a column can be looked up."""
+    return any(list(index.field_names) == [column] for index in handle.describe_indices())
 
 
 def looked_up(handle: LanceDataset, ids: Column) -> pa.Table:
@@ -166,10 +171,27 @@ def _scanned(handle: LanceDataset, ids: Column) -> pa.Table:
     return admitted.filter(compute.is_in(admitted.column("id"), value_set=ids))
 
 
-def sifted(stream: pa.RecordBatchReader, sieve: Sieve) -> Iterator[pa.RecordBatch]:
-    """Yield the rows whose id has a fingerprint in the sieve; Lance reads ahead while we look."""
+def rows_where(handle: LanceDataset, column: str, keys: Column, columns: Sequence[str]) -> pa.Table:
+    """Return columns and addresses of the rows whose text in a column is among the keys: looked up, or scanned for."""
+    if len(keys) == 0 or int(handle.count_rows()) == 0:
+        schema = pa.schema([handle.schema.field(name) for name in columns])
+        return schema.append(pa.field(ROW_ADDRESS, pa.uint64())).empty_table()
+    if few_enough(handle, len(keys)) and has_index(handle, column):
+        parts = []
+        for start in range(0, len(keys), IDS_PER_LOOKUP_MAX):
+            few = pc.field(column).isin(keys.slice(start, IDS_PER_LOOKUP_MAX))
+            parts.append(handle.scanner(list(columns), few, with_row_address=True).to_table())
+        return pa.concat_tables(parts)
+    wanted = list(dict.fromkeys([column, *columns]))
+    stream = handle.scanner(wanted, with_row_address=True, batch_size=ID_SCAN_ROWS).to_reader()
+    admitted = pa.Table.from_batches(sifted(stream, Sieve([keys]), column), stream.schema)
+    return admitted.filter(compute.is_in(admitted.column(column), value_set=keys)).select([*columns, ROW_ADDRESS])
+
+
+def sifted(stream: pa.RecordBatchReader, sieve: Sieve, column: str = "id") -> Iterator[pa.RecordBatch]:
+    """Yield the rows whose text has a fingerprint in the sieve; Lance reads ahead while we look."""
     for batch in stream:
-        admitted = sieve.admitted(batch.column("id"))
+        admitted = sieve.admitted(batch.column(column))
         if len(admitted):
             yield batch.take(pa.array(admitted, pa.int64()))
 
@@ -265,6 +287,11 @@ def united(sets: Iterable[RowSet]) -> UnsignedNumbers:
     """Return sets of rows as row addresses."""
     parts = [(np.uint64(rows.fragment) << FRAGMENT_SHIFT) | offsets_of(rows) for rows in sets]
     return np.concatenate([np.empty(0, np.uint64), *parts])
+
+
+def file_session(uri: str, options: StorageOptions) -> LanceFileSession:
+    """Return a way to the files of a table."""
+    return LanceFileSession(uri, storage_options=options.for_clients() or None)
 
 
 def ids_in(session: LanceFileSession, fragments: Iterable[FragmentMetadata]) -> Iterator[Column]:

@@ -9,7 +9,7 @@ input says (:mod:`omnigraph.rules.same_rows` decides) is neither written nor cou
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -25,14 +25,13 @@ from omnigraph.model.staged import (
     Deletion,
     Replacement,
     RowSet,
-    Staged,
     StagedAppend,
     StagedDelete,
     StagedOverwrite,
     StagedUpsert,
 )
 from omnigraph.rules.arrow_schema import is_blob
-from omnigraph.rules.fingerprints import fingerprints, occurring_twice, with_fingerprint
+from omnigraph.rules.fingerprints import fingerprints, first_of_runs, occurring_twice, with_fingerprint
 from omnigraph.rules.identity import repeated
 from omnigraph.rules.values import Column, compute
 from omnigraph.storage.lance_compare import Comparison
@@ -43,7 +42,7 @@ from omnigraph.storage.lance_door import (
     Predicate,
     file_name,
 )
-from omnigraph.storage.lance_ids import KNOWN_IDS, SMALL_FILE_ROWS_MAX, staged_ids_in
+from omnigraph.storage.lance_ids import KNOWN_IDS, SMALL_FILE_ROWS_MAX
 from omnigraph.storage.lance_rows import (
     DATA,
     ID_BYTES_MAX,
@@ -52,13 +51,12 @@ from omnigraph.storage.lance_rows import (
     UnsignedNumbers,
     fitted,
     fragment_text,
-    fragments_of,
     locate,
     offsets_of,
     open_at,
     pack,
     row_sets,
-    rows_of,
+    rows_where,
     stored_schema,
     translated,
 )
@@ -141,14 +139,27 @@ def stage_delete(
     *,
     where: Predicate | None = None,
     ids: Ids | None = None,
+    among: Mapping[str, Column] | None = None,
     options: StorageOptions,
 ) -> StagedDelete:
-    """Take rows out of exactly ``base_version``, by predicate or by id; an empty value if none match."""
-    if (where is None) == (ids is None):
-        raise InvalidOptionError("give a predicate or ids, not both and not neither")
+    """Take rows out of exactly ``base_version``; an empty value if none match.
+
+    Those that a predicate holds for, those with some ids, and those that have one of some texts in a column: a
+    row that matches in several ways goes once.
+    """
     handle = open_at(uri, base_version, options)
-    addresses = _matching(handle, where, options) if where is not None else _with_ids(handle, ids, options)
-    deletions, files = delete_rows(handle, addresses, options)
+    found = []
+    if where is not None:
+        found.append(_matching(handle, where, options))
+    if ids is not None:
+        found.append(_with_ids(handle, ids, options))
+    for column, texts in (among or {}).items():
+        with translated(f"rows of {handle.uri} can not be found", options):
+            found.append(np.asarray(rows_where(handle, column, texts, []).column(ROW_ADDRESS), np.uint64))
+    if not found:
+        raise InvalidOptionError("say which rows are to go")
+    addresses = np.sort(np.concatenate(found))
+    deletions, files = delete_rows(handle, addresses[first_of_runs(addresses)], options)
     return StagedDelete(base_version=int(handle.version), deletions=deletions, files=files)
 
 
@@ -173,24 +184,6 @@ def _with_ids(handle: LanceDataset, ids: Any, options: StorageOptions) -> Unsign
     wanted: Column = ids if isinstance(ids, pa.Array | pa.ChunkedArray) else pa.array(ids, pa.string())
     with translated(f"rows of {handle.uri} can not be found", options):
         return locate(handle, compute.drop_null(compute.unique(wanted))).addresses
-
-
-def read_staged_ids(uri: str, staged: Staged, *, options: StorageOptions) -> pa.RecordBatchReader:
-    """Stream the ids of the rows that were written; for a deletion, of the rows that go."""
-    schema = pa.schema([pa.field("id", pa.string(), nullable=False)])
-    return pa.RecordBatchReader.from_batches(schema, _staged_ids(uri, staged, schema, options))
-
-
-def _staged_ids(uri: str, staged: Staged, schema: pa.Schema, options: StorageOptions) -> Iterator[pa.RecordBatch]:
-    with translated(f"the ids staged for {uri} can not be read", options):
-        if isinstance(staged, StagedDelete):
-            handle = open_at(uri, staged.base_version, options)
-            for batch in rows_of(handle, [deletion.out for deletion in staged.deletions]):
-                yield pa.RecordBatch.from_arrays([batch.column("id")], schema=schema)
-        elif staged.fragments:
-            session = LanceFileSession(uri, storage_options=options.for_clients() or None)
-            for ids in staged_ids_in(session, fragments_of(staged.fragments)):
-                yield pa.RecordBatch.from_arrays([ids], schema=schema)
 
 
 def delete_rows(

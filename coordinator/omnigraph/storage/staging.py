@@ -1,8 +1,8 @@
 """What a ticket holder may do to one table: write files nobody sees, and later seal them."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -12,20 +12,22 @@ from omnigraph.rules.fingerprints import Fingerprints, with_fingerprint
 from omnigraph.rules.identity import repeated
 from omnigraph.rules.values import Column
 from omnigraph.storage.lance_door import BIRTH_VERSION, Sealed
-from omnigraph.storage.lance_ids import KNOWN_IDS, IdStream, present
+from omnigraph.storage.lance_ids import KNOWN_IDS, IdStream, present, staged_ids_in
 from omnigraph.storage.lance_moving import combine_upserts, reseal
-from omnigraph.storage.lance_rows import fragments_of, open_at
+from omnigraph.storage.lance_rows import file_session, fragments_of, open_at, rows_where, translated
 from omnigraph.storage.lance_sealing import missing_files, seal
+from omnigraph.storage.lance_staged import read_staged, read_staged_ids
 from omnigraph.storage.lance_staging import (
     LIMITS,
     WriteLimits,
-    read_staged_ids,
     stage_append,
     stage_delete,
     stage_overwrite,
     stage_upsert,
 )
 from omnigraph.storage.roots import StorageOptions
+
+Added = TypeVar("Added", StagedAppend, StagedOverwrite)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,11 +62,46 @@ class Staging:
         base = BIRTH_VERSION if ticket.base_version is None else ticket.base_version
         return stage_upsert(ticket.uri, base, rows, limits=ticket.limits, options=self._options)
 
-    def delete(self, ticket: Ticket, where: str | None, ids: Any) -> StagedDelete | None:
+    def delete(
+        self, ticket: Ticket, where: str | None, ids: Any, among: Mapping[str, Column] | None = None
+    ) -> StagedDelete | None:
         """Stage the removal of rows; a table without any has nothing to remove."""
-        if ticket.base_version is None:
+        if ticket.base_version is None or (where is None and ids is None and not among):
             return None
-        return stage_delete(ticket.uri, ticket.base_version, where=where, ids=ids, options=self._options)
+        return stage_delete(ticket.uri, ticket.base_version, where=where, ids=ids, among=among, options=self._options)
+
+    def new_rows(self, uri: str, staged: Staged, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Stream columns of the rows that staged work adds, in their new form."""
+        return read_staged(uri, staged, columns, options=self._options)
+
+    def gone_ids(self, uri: str, staged: Staged) -> Column:
+        """Return the ids of rows that staged work takes out or replaces; an overwrite names none: it is all of them."""
+        match staged:
+            case StagedDelete():
+                parts = [batch.column("id") for batch in read_staged_ids(uri, staged, options=self._options)]
+            case StagedUpsert():
+                replaced = fragments_of(each.fragment for each in staged.replacements)
+                parts = list(self._ids_of(uri, replaced))
+            case _:
+                parts = []
+        return pa.chunked_array(parts, pa.string())
+
+    def _ids_of(self, uri: str, fragments: Sequence[Any]) -> Iterator[Column]:
+        session = file_session(uri, self._options)
+        with translated(f"the ids staged for {uri} can not be read", self._options):
+            yield from staged_ids_in(session, fragments)
+
+    def rows_where(self, uri: str, version: int, column: str, keys: Column, columns: Sequence[str]) -> pa.Table:
+        """Return columns of the rows of a version that have one of some texts in a column."""
+        handle = open_at(uri, version, self._options)
+        with translated(f"rows of {uri} can not be found", self._options):
+            return rows_where(handle, column, keys, columns).select(list(columns))
+
+    def scan(self, uri: str, version: int, columns: Sequence[str]) -> pa.RecordBatchReader:
+        """Stream columns of a version."""
+        handle = open_at(uri, version, self._options)
+        with translated(f"rows of {uri} can not be read", self._options):
+            return handle.scanner(list(columns)).to_reader()
 
     def combined(self, ticket: Ticket, parts: Sequence[Staged]) -> Staged:
         """Make one piece of work of several of the same kind on one table."""
@@ -73,14 +110,36 @@ class Staging:
         upserts = [part for part in parts if isinstance(part, StagedUpsert)]
         if len(upserts) == len(parts):
             return combine_upserts(ticket.uri, upserts, options=self._options)
-        added = [part for part in parts if isinstance(part, StagedAppend | StagedOverwrite)]
-        if len(added) != len(parts) or len({type(part) for part in added}) != 1:
-            raise InvalidOptionError("only staged work of one kind can become one piece")
-        return type(added[0])(
-            fragments=tuple(text for part in added for text in part.fragments),
-            rows=sum(part.rows for part in added),
-            bytes=sum(part.bytes for part in added),
-            files=tuple(name for part in added for name in part.files),
+        if upserts:
+            return self._with_inserts(ticket, upserts, [part for part in parts if isinstance(part, StagedAppend)])
+        overwrites = [part for part in parts if isinstance(part, StagedOverwrite)]
+        appends = [part for part in parts if isinstance(part, StagedAppend)]
+        if len(overwrites) == len(parts):
+            return self.joined(overwrites)
+        if len(appends) == len(parts):
+            return self.joined(appends)
+        raise InvalidOptionError("only staged work of one kind can become one piece")
+
+    def joined(self, parts: Sequence[Added]) -> Added:
+        """Make one piece of several that were written the same way."""
+        return type(parts[0])(
+            fragments=tuple(text for part in parts for text in part.fragments),
+            rows=sum(part.rows for part in parts),
+            bytes=sum(part.bytes for part in parts),
+            files=tuple(name for part in parts for name in part.files),
+        )
+
+    def _with_inserts(
+        self, ticket: Ticket, upserts: Sequence[StagedUpsert], inserts: Sequence[StagedAppend]
+    ) -> StagedUpsert:
+        """Make one upsert of upserts and of rows that are known to be new."""
+        whole = upserts[0] if len(upserts) == 1 else combine_upserts(ticket.uri, upserts, options=self._options)
+        return replace(
+            whole,
+            insertions=(*whole.insertions, *(text for part in inserts for text in part.fragments)),
+            rows_inserted=whole.rows_inserted + sum(part.rows for part in inserts),
+            bytes=whole.bytes + sum(part.bytes for part in inserts),
+            files=(*whole.files, *(name for part in inserts for name in part.files)),
         )
 
     def seal(self, uri: str, base: int | None, staged: Staged, transaction: str) -> Sealed:

@@ -1,0 +1,368 @@
+"""Each constraint on each path: what is right is taken, what is wrong is refused and nothing of it is published."""
+
+import builtins
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+import omnigraph as og
+from omnigraph.errors import ConstraintError, InvalidDataError, OmnigraphError, VersionConflictError
+from omnigraph.rules import constraints, row_checks
+
+SCHEMA = """
+node Person {
+    name: String @key
+    age: I32?
+    score: F64?
+    email: String? @unique
+    first: String?
+    last: String?
+    mood: enum(good, bad)?
+    must: Bool
+    @range(age, 0..150)
+    @range(score, ..1.5)
+    @check(name, "^[A-Za-z]")
+    @unique(first, last)
+}
+node Team { name: String @key }
+edge Knows: Person -> Person { since: I32?  @range(since, 1900..) }
+edge Leads: Person -> Team @card(0..1) { @unique(dst) }
+edge Plays: Person -> Team @card(1..2)
+"""
+
+Rows: TypeAlias = list[dict[str, Any]]
+
+
+def person(name: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "must": True, **more}
+
+
+def edge(src: str, dst: str, **more: Any) -> dict[str, Any]:
+    return {"src": src, "dst": dst, **more}
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> og.Graph:
+    """Two people who each play, one team they could lead."""
+    made = og.init(tmp_path / "g", SCHEMA)
+    with made.transaction() as tx:
+        tx.append("Person", [person("Ann", email="ann@x", first="A", last="N"), person("Bob", age=7)])
+        tx.append("Team", [{"name": "red"}, {"name": "blue"}])
+        tx.append("Plays", [edge("Ann", "red", id="pa"), edge("Bob", "red", id="pb")])
+        tx.append("Knows", [edge("Ann", "Bob", id="k")])
+        tx.append("Leads", [edge("Ann", "red", id="l")])
+    return made
+
+
+# -- what a row alone, and rows together, must satisfy --------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Rows that are right beside rows that are wrong, for one constraint; new people bring their plays along."""
+
+    type: str
+    right: Rows
+    wrong: Rows
+    says: str
+    error: "builtins.type[OmnigraphError]" = ConstraintError
+
+
+CASES = {
+    "type": Case("Person", [person("Cy", age=1)], [person("Cy", age="one")], "age does not fit", InvalidDataError),
+    "required": Case("Person", [person("Cy")], [{"name": "Cy", "must": None}], "must is required", InvalidDataError),
+    "key": Case("Person", [person("Cy")], [person("Cy"), person("Cy")], "more than once", InvalidDataError),
+    "enum": Case("Person", [person("Cy", mood="bad")], [person("Cy", mood="ugly")], "enum"),
+    "range": Case("Person", [person("Cy", age=150)], [person("Cy", age=151)], "@range(age)"),
+    "range below": Case("Person", [person("Cy", age=0)], [person("Cy", age=-1)], "@range(age)"),
+    "range of fractions": Case(
+        "Person", [person("Cy", score=1.5)], [person("Cy", score=float("nan"))], "@range(score)"
+    ),
+    "range on an edge": Case(
+        "Knows", [edge("Ann", "Bob", since=1900)], [edge("Ann", "Bob", since=1899)], "@range(since)"
+    ),
+    "check": Case("Person", [person("Cy")], [person("1Cy")], "@check(name)"),
+    "unique in the batch": Case(
+        "Person",
+        [person("Cy", email="c"), person("Di", email="d"), person("Ed"), person("Fi")],
+        [person("Cy", email="c"), person("Di", email="c")],
+        "@unique(email)",
+    ),
+    "unique, committed": Case("Person", [person("Cy", email="cy@x")], [person("Cy", email="ann@x")], "@unique(email)"),
+    "unique over two columns": Case(
+        "Person", [person("Cy", first="A", last=None)], [person("Cy", first="A", last="N")], "@unique(first, last)"
+    ),
+    "from": Case("Knows", [edge("Bob", "Ann")], [edge("Nobody", "Ann")], "from an existing Person"),
+    "to": Case("Knows", [edge("Bob", "Ann")], [edge("Ann", "Nobody")], "to an existing Person"),
+    "at most": Case("Plays", [edge("Bob", "blue")], [edge("Bob", "blue"), edge("Bob", "blue")], "@card(1..2)"),
+    "at most one, committed": Case("Leads", [edge("Bob", "blue")], [edge("Ann", "blue")], "@card(0..1)"),
+    "unique on an edge": Case("Leads", [edge("Bob", "blue")], [edge("Bob", "red")], "@unique(dst)"),
+}
+
+
+def plays_for(rows: Rows, type: str) -> Rows:
+    """Every new person plays, because all must."""
+    names = dict.fromkeys(row["name"] for row in rows if type == "Person" and row["name"] not in ("Ann", "Bob"))
+    return [edge(name, "red") for name in names]
+
+
+def by_verb(verb: str) -> Callable[[og.Graph, str, Rows], None]:
+    def write(graph: og.Graph, type: str, rows: Rows) -> None:
+        with graph.transaction() as tx:
+            getattr(tx, verb)(type, rows)
+            if plays := plays_for(rows, type):
+                tx.append("Plays", plays)
+
+    return write
+
+
+def by_overwriting(graph: og.Graph, type: str, rows: Rows) -> None:
+    """Overwrite with what is there and the new rows."""
+    kept = graph.snapshot().read(type).to_pylist()
+    by_verb("overwrite")(graph, type, [*kept, *rows])
+
+
+def by_loading(graph: og.Graph, type: str, rows: Rows) -> None:
+    records = [*(record(type, row) for row in rows), *(record("Plays", row) for row in plays_for(rows, type))]
+    file = Path(graph.root).parent / "load.jsonl"
+    file.write_text("\n".join(json.dumps(one) for one in records))
+    graph.load(file)
+
+
+def record(type: str, row: dict[str, Any]) -> dict[str, Any]:
+    data = {name: value for name, value in row.items() if name not in ("src", "dst")}
+    if "src" in row:
+        return {"edge": type, "from": row["src"], "to": row["dst"], "data": data}
+    return {"type": type, "data": data}
+
+
+PATHS: dict[str, Callable[[og.Graph, str, Rows], None]] = {
+    "append": by_verb("append"),
+    "upsert": by_verb("upsert"),
+    "overwrite": by_overwriting,
+    "load": by_loading,
+}
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_right_is_taken(graph: og.Graph, name: str, path: str) -> None:
+    case = CASES[name]
+    PATHS[path](graph, case.type, case.right)
+    assert graph.refresh().version == 3
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_wrong_is_refused_and_nothing_is_published(graph: og.Graph, name: str, path: str) -> None:
+    case, before = CASES[name], graph.refresh()
+    with pytest.raises(case.error) as refused:
+        PATHS[path](graph, case.type, case.wrong)
+    assert case.says in str(refused.value)
+    assert graph.refresh() == before
+    assert not list((Path(graph.root) / "__recovery").glob("*"))
+    by_verb("upsert")(graph, "Team", [{"name": "green"}])  # nothing is in the way
+
+
+# -- what goes away -------------------------------------------------------------------------------------
+
+
+def test_a_node_that_goes_takes_its_edges_along(graph: og.Graph) -> None:
+    with graph.transaction() as tx:
+        tx.delete("Person", "name = 'Ann'")
+    assert {key: table.rows_deleted for key, table in tx.receipt.tables.items()} == {
+        "node:Person": 1,
+        "edge:Knows": 1,
+        "edge:Leads": 1,
+        "edge:Plays": 1,
+    }
+
+
+def test_an_edge_that_must_be_there_can_not_be_deleted_alone(graph: og.Graph) -> None:
+    with pytest.raises(ConstraintError, match=r"@card\(1\.\.2\)") as refused, graph.transaction() as tx:
+        tx.delete("Plays", ids=["pa"])
+    (violation,) = refused.value.to_dict()["violations"]
+    assert violation == {
+        "constraint": "@card(1..2)",
+        "table_key": "edge:Plays",
+        "count": 1,
+        "sample": [{"src": "Ann", "edges": 0}],
+    }
+
+
+def test_deleting_the_other_end_is_refused_if_a_node_would_be_left_with_too_few(graph: og.Graph) -> None:
+    with pytest.raises(ConstraintError, match=r"@card\(1\.\.2\)"), graph.transaction() as tx:
+        tx.delete("Team", ids=["red"])
+    assert graph.snapshot().count("Plays") == 2
+
+
+def test_an_edge_that_moves_counts_at_both_ends(graph: og.Graph) -> None:
+    with pytest.raises(ConstraintError) as refused, graph.transaction() as tx:
+        tx.upsert("Plays", [edge("Ann", "blue", id="pb"), edge("Ann", "blue")])
+    (violation,) = refused.value.to_dict()["violations"]
+    assert sorted(violation["sample"], key=lambda row: row["src"]) == [
+        {"src": "Ann", "edges": 3},
+        {"src": "Bob", "edges": 0},
+    ]
+
+
+def test_a_new_node_needs_the_edges_it_must_have_in_the_same_transaction(graph: og.Graph) -> None:
+    with pytest.raises(ConstraintError, match=r"@card\(1\.\.2\)"), graph.transaction() as tx:
+        tx.append("Person", [person("Cy")])
+    with graph.transaction() as tx:
+        tx.append("Plays", [edge("Cy", "blue")])
+        tx.append("Person", [person("Cy")])
+    assert graph.snapshot().count("Person") == 3
+
+
+def test_overwriting_nodes_may_not_leave_edges_hanging(graph: og.Graph) -> None:
+    with pytest.raises(ConstraintError) as refused, graph.transaction() as tx:
+        tx.overwrite("Person", [person("Bob")])
+    assert {v["constraint"] for v in refused.value.to_dict()["violations"]} == {"from an existing Person"}
+    with graph.transaction() as tx:
+        tx.overwrite("Person", [person("Bob")])
+        tx.overwrite("Knows", [])
+        tx.overwrite("Leads", [])
+        tx.overwrite("Plays", [edge("Bob", "blue")])
+    assert graph.snapshot().count("Person") == 1
+
+
+def test_overwriting_edges_may_not_leave_a_node_with_too_few(graph: og.Graph) -> None:
+    with pytest.raises(ConstraintError, match=r"@card\(1\.\.2\)"), graph.transaction() as tx:
+        tx.overwrite("Plays", [edge("Ann", "blue")])
+
+
+def test_a_unique_value_may_change_hands_within_a_write(graph: og.Graph) -> None:
+    with graph.transaction() as tx:
+        tx.upsert("Person", [person("Ann", email=None), person("Bob", email="ann@x")])
+    assert graph.snapshot().count("Person", "email = 'ann@x'") == 1
+
+
+# -- errors ---------------------------------------------------------------------------------------------
+
+
+def test_all_that_is_wrong_is_told_at_once_with_counts_and_samples(graph: og.Graph) -> None:
+    wrong = [person(f"P{number}", age=200 + number, mood="ugly") for number in range(50)]
+    with pytest.raises(ConstraintError) as refused, graph.transaction() as tx:
+        tx.append("Person", wrong)
+    told = {violation["constraint"]: violation for violation in refused.value.to_dict()["violations"]}
+    assert told["@range(age)"]["count"] == 50
+    assert told["@range(age)"]["sample"][0] == {"id": "P0", "age": 200}
+    assert len(told["@range(age)"]["sample"]) == 20
+    assert told["mood: enum(bad, good)"]["count"] == 50
+    assert str(refused.value).startswith("[CONSTRAINT_VIOLATED] nothing was applied: 100 rows break constraints")
+
+
+def test_trusted_input_is_not_checked_if_the_caller_says_so(graph: og.Graph) -> None:
+    with graph.transaction(constraints="off") as tx:
+        tx.append("Knows", [edge("Nobody", "Ann", since=1)])
+    assert graph.snapshot().count("Knows") == 2
+    with pytest.raises(og.OmnigraphError, match="constraints is 'maybe'"):
+        graph.transaction(constraints="maybe")
+
+
+HOSTILE = ["'", '"', "a' OR '1'='1", '"; DROP TABLE new; --', "--", "\0", "\u2028'", "%", "\\", "$least", "''", ""]
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+def test_a_value_is_never_part_of_a_plan(graph: og.Graph, value: str) -> None:
+    with graph.transaction() as tx:
+        tx.append("Person", [person("Cy", email=value, first=value, last=value)])
+        tx.append("Plays", [edge("Cy", "red")])
+    with pytest.raises(ConstraintError, match=r"@unique\(email\)"), graph.transaction() as tx:
+        tx.append("Person", [person("Di", email=value)])
+        tx.append("Plays", [edge("Di", "red")])
+    if value:
+        with pytest.raises(ConstraintError, match="to an existing Person"), graph.transaction() as tx:
+            tx.append("Knows", [edge("Ann", value)])
+    assert graph.snapshot().count("Person") == 3
+
+
+# -- one compiler ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.error is ConstraintError])
+def test_a_constraint_the_compiler_forgets_is_checked_on_no_path(
+    graph: og.Graph, monkeypatch: pytest.MonkeyPatch, name: str, path: str
+) -> None:
+    monkeypatch.setattr(constraints, "compile_rules", lambda catalog: ())
+    monkeypatch.setattr(row_checks, "_checks", lambda kind: ())
+    PATHS[path](graph, CASES[name].type, CASES[name].wrong)
+    assert graph.refresh().version == 3
+
+
+# -- races ----------------------------------------------------------------------------------------------
+
+
+def test_an_edge_to_a_node_that_is_deleted_meanwhile_is_refused(graph: og.Graph) -> None:
+    slow = og.open(graph.root).transaction()
+    slow.append("Knows", [edge("Ann", "Bob")])
+    with graph.transaction() as tx:
+        tx.delete("Person", ids=["Bob"])
+    with pytest.raises(ConstraintError, match="to an existing Person"):
+        slow.__exit__(None, None, None)
+    assert graph.snapshot().count("Knows") == 0
+
+
+def test_a_deletion_of_a_node_that_gets_an_edge_meanwhile_is_a_conflict(graph: og.Graph) -> None:
+    with graph.transaction() as tx:
+        tx.append("Person", [person("Cy")])
+        tx.append("Plays", [edge("Cy", "red")])
+    slow = og.open(graph.root).transaction()
+    slow.delete("Person", ids=["Cy"])
+    with graph.transaction() as tx:
+        tx.append("Knows", [edge("Ann", "Cy")])
+    with pytest.raises(VersionConflictError) as refused:
+        slow.__exit__(None, None, None)
+    assert refused.value.to_dict()["manifest_conflict"]["table_key"] == "edge:Knows"
+    assert graph.snapshot().count("Person") == 3
+
+
+def test_a_deletion_is_not_stopped_by_edges_that_do_not_concern_it(graph: og.Graph) -> None:
+    with graph.transaction() as tx:
+        tx.append("Person", [person("Cy")])
+        tx.append("Plays", [edge("Cy", "red")])
+    slow = og.open(graph.root).transaction()
+    slow.delete("Person", ids=["Cy"])
+    with graph.transaction() as tx:
+        tx.append("Knows", [edge("Bob", "Ann")])
+    slow.__exit__(None, None, None)
+    assert graph.snapshot().count("Person") == 2
+
+
+def test_of_two_inserts_of_one_unique_value_one_lands(graph: og.Graph) -> None:
+    slow = og.open(graph.root).transaction()
+    slow.append("Person", [person("Cy", email="same")])
+    slow.append("Plays", [edge("Cy", "red")])
+    with graph.transaction() as tx:
+        tx.append("Person", [person("Di", email="same")])
+        tx.append("Plays", [edge("Di", "red")])
+    with pytest.raises(ConstraintError, match=r"@unique\(email\)"):
+        slow.__exit__(None, None, None)
+    assert graph.snapshot().count("Person", "email = 'same'") == 1
+
+
+def test_of_two_edges_where_one_may_be_one_lands(graph: og.Graph) -> None:
+    slow = og.open(graph.root).transaction()
+    slow.append("Leads", [edge("Bob", "blue")])
+    with graph.transaction() as tx:
+        tx.append("Team", [{"name": "green"}])
+        tx.append("Leads", [edge("Bob", "green")])
+    with pytest.raises(ConstraintError, match=r"@card\(0\.\.1\)"):
+        slow.__exit__(None, None, None)
+    assert graph.snapshot().count("Leads", "src = 'Bob'") == 1
+
+
+def test_writers_that_do_not_disturb_each_other_all_land(graph: og.Graph) -> None:
+    slow = og.open(graph.root).transaction()
+    slow.append("Knows", [edge("Ann", "Bob")])
+    with graph.transaction() as tx:
+        tx.append("Person", [person("Cy", email="cy")])
+        tx.append("Plays", [edge("Cy", "red")])
+    slow.__exit__(None, None, None)
+    assert graph.snapshot().count("Knows") == 2
