@@ -33,14 +33,17 @@ SCHEMA = """
 node Person { name: String @key  note: String? }
 edge Knows: Person -> Person { @key(src, dst) }
 edge Likes: Person -> Person
+edge Cites: Person -> Person
 edge Follows: Person -> Person @card(0..1)
 """
 EDGES = {
     "Knows": "ends and a key",
-    "Likes": "ends",
+    "Likes": "ends, new ids",
+    "Cites": "ends, given ids",
     "Follows": "ends and @card(0..1)",
 }
-LIMITED = ("Knows", "Likes")
+LIMITED = ("Knows", "Likes", "Cites")
+WITH_IDS = "Cites"  # making ids takes most of a write without constraints, and would hide what they cost
 MODES = ("fail", "off")
 ROWS_PER_BATCH = 100_000
 # Multiples of a prime, by a count of nodes that it does not divide: every node once before any comes again.
@@ -109,12 +112,14 @@ def people(count: int) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(schema, made)
 
 
-def edges(first: int, count: int, nodes: int) -> pa.Table:
+def edges(kind: str, first: int, count: int, nodes: int) -> pa.Table:
     """Return edges between people anywhere in the graph; no two of the first ``nodes`` begin at one."""
-    return pa.concat_tables(
-        pa.table({end: names([n * step % nodes for n in part]) for end, step in STEPS.items()})
-        for part in batches(first, count)
-    )
+    parts = []
+    for part in batches(first, count):
+        ends = {end: names([n * step % nodes for n in part]) for end, step in STEPS.items()}
+        ids = {"id": pa.array([f"{kind}-{n:020}" for n in part])} if kind == WITH_IDS else {}
+        parts.append(pa.table({**ids, **ends}))
+    return pa.concat_tables(parts)
 
 
 def write_json(file: Path, megabytes: int) -> int:
@@ -159,7 +164,7 @@ def prepare(graph: Graph, order: dict[str, Any]) -> Callable[[], int]:
     """Return what a child shall do; nothing of it has been done, but all it needs is in memory."""
     if order["job"] == "load":
         return lambda: sum(graph.load(order["file"]).rows.values())
-    rows = edges(order["first"], order["rows"], order["nodes"])
+    rows = edges(order["edge"], order["first"], order["rows"], order["nodes"])
     return lambda: append(graph, order["edge"], rows, order["constraints"])
 
 
@@ -205,7 +210,7 @@ def large(folder: Path, graph: Graph, size: Size, progress: Progress) -> list[Ve
     task = progress.add_task("many edges", total=len(EDGES) * (1 + len(MODES) * size.rounds))
     start = copied(graph, folder / "start")
     for edge in EDGES:
-        append(start, edge, edges(0, size.edges_there, nodes), "off")
+        append(start, edge, edges(edge, 0, size.edges_there, nodes), "off")
         progress.advance(task)
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for number in range(size.rounds):
@@ -258,7 +263,7 @@ def small(folder: Path, graphs: dict[int, Graph], size: Size, progress: Progress
     found: dict[tuple[int, str], list[float]] = {key: [] for key in places}
     for number in range(-1, size.samples):
         for (nodes, mode), graph in places.items():
-            rows = edges((number + 1) * size.few_edges, size.few_edges, nodes)
+            rows = edges("Likes", (number + 1) * size.few_edges, size.few_edges, nodes)
             begun = time.perf_counter()
             append(graph, "Likes", rows, mode)
             if number >= 0:  # what a process does only once is not measured

@@ -219,12 +219,9 @@ class Drawing:
         types, self.params = model.types, {}
         self.known = {n: [id for id in rows if not id.startswith("fresh")] for n, rows in model.rows.items()}
         verbs = ["delete"] if self.maybe(0.2) else ["insert", "insert", "upsert", "update"]
-        drawn = [
-            getattr(self, self.dice.choice(verbs))(
-                self.dice.choice(list(types.values())[: 4 if any(self.known.values()) else 2])
-            )
-            for _ in range(self.dice.randint(1, STATEMENTS_MAX))
-        ]
+        kinds = list(types.values())[: None if any(self.known.values()) else 2]  # edges need nodes
+        count = self.dice.randint(1, STATEMENTS_MAX)
+        drawn = [getattr(self, self.dice.choice(verbs))(self.dice.choice(kinds)) for _ in range(count)]
         declared = ", ".join(f"${name}: {kind}" for name, (kind, _) in self.params.items())
         text = f"query q({declared}) {{\n" + "\n".join(text for text, _ in drawn) + "\n}"
         return text, {name: value for name, (_, value) in self.params.items()}, [step for _, step in drawn]

@@ -214,8 +214,8 @@ class _Running:
         ids = sorted(named)
         for start in range(0, len(ids), NAMED_ROWS_AT_ONCE):
             few = pa.array(ids[start : start + NAMED_ROWS_AT_ONCE], pa.string())
-            rows = list(self._base.scan(script.kind, compute.field("id").isin(few)))
-            yield script.existing_rows(pa.concat_tables(rows))
+            found = list(self._base.scan(script.kind, compute.field("id").isin(few)))
+            yield script.existing_rows(pa.concat_tables(found))
         if not script.changes:
             return
         where = any_of([change.predicate for change in script.changes])
@@ -235,7 +235,7 @@ class _Running:
             columns = ["id", *sorted(columns_of(where) - {"id"})]
             holds = to_arrow(where)
             for rows in self._base.scan(kind, _for_storage(where), columns):
-                ids = rows.column("id").filter(holding(rows, holds)).to_pylist()
+                ids = [str(id) for id in rows.column("id").filter(holding(rows, holds)).to_pylist()]
                 if ids:
                     tx.delete(str(kind.table), ids=ids)
 

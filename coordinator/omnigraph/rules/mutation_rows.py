@@ -176,7 +176,7 @@ class TableScript:
         return self._followed(rows, exist=True)
 
     def _followed(self, rows: pa.Table, *, exist: bool) -> pa.Table:
-        numbers = {id: number for number, id in enumerate(rows.column("id").to_pylist())}
+        numbers = {str(id): number for number, id in enumerate(rows.column("id").to_pylist())}
         is_there = np.full(rows.num_rows, exist)
         steps: list[Put | Change] = [*self.changes, *(put for id in numbers for put in self.puts[id])]
         written = _Writing(numbers)

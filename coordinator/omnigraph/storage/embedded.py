@@ -137,7 +137,9 @@ class _Database:
         import duckdb
 
         try:
-            folder = tempfile.TemporaryDirectory(prefix="omnigraph-engine-", dir=scratch_folder, ignore_cleanup_errors=True)
+            folder = tempfile.TemporaryDirectory(
+                prefix="omnigraph-engine-", dir=scratch_folder, ignore_cleanup_errors=True
+            )
         except OSError as problem:
             raise StorageError(f"no scratch folder can be made for the relational engine: {problem}") from problem
         config: dict[str, Any] = {
