@@ -120,14 +120,14 @@ def test_what_is_exported_loads_back_as_it_was(drawn: tuple[str, dict[str, pa.Ta
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         first = og.init(folder / "first", schema)
-        with first.transaction() as tx:
+        with first.transaction(constraints="off") as tx:  # edges to anywhere: this is about values
             for type_, table in tables.items():
                 tx.append(type_, table)
         first.export(folder / "out.jsonl")
         first.export(folder / "out.parquet")
         for source in ("out.jsonl", "out.parquet"):
             copy = og.init(folder / f"copy of {source}", schema)
-            copy.load(folder / source)
+            copy.load(folder / source, constraints="off")
             for type_ in tables:
                 assert bits(copy.snapshot().read(type_)) == bits(first.snapshot().read(type_))
             copy.export(folder / f"again {source}", format="jsonl")

@@ -7,12 +7,14 @@ from fractions import Fraction
 from math import inf, isnan, nan
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from omnigraph.errors import MutationError
 from omnigraph.model.mutations import Compare, Delete, In, Insert, TextMatch
 from omnigraph.rules.gq_bind import bind, plan_mutation
 from omnigraph.rules.gq_check import check
+from omnigraph.rules.gq_predicates import to_arrow
 from omnigraph.rules.gq_text import select
 from omnigraph.rules.schema_compile import FreshIds, compile_schema
 
@@ -312,6 +314,14 @@ def test_parameters_reach_predicates_as_typed_values() -> None:
     assert among.values == ("red",)
     assert isinstance(starts, TextMatch)
     assert starts.text == "x' or 1=1"
+
+
+@pytest.mark.parametrize("test", ["f32 = 0.0", "f32 in [0.0]", "f32 in [-0.0, 5.0]"])
+def test_a_zero_is_found_whatever_its_sign(test: str) -> None:
+    (statement,) = plan_mutation(f"query q() {{ delete Thing where {test} }}", CATALOG, now=NOW).statements
+    assert isinstance(statement, Delete)
+    numbers = pa.table({"f32": pa.array([0.0, -0.0, 1.0, None], pa.float32())})
+    assert numbers.filter(to_arrow(statement.where)).num_rows == 2
 
 
 @pytest.mark.parametrize("now", [NOW, NOW.replace(tzinfo=None), NOW.astimezone(timezone(timedelta(hours=5)))])

@@ -181,6 +181,7 @@ class Graph:
         message: str | None = None,
         actor: str | None = None,
         txn: tuple[str, int] | None = None,
+        constraints: str = "fail",
         progress: loading.Progress | None = None,
     ) -> loading.LoadResult:
         """Load a file, a folder of Parquet files, a stream or Arrow rows as one commit, or not at all.
@@ -198,6 +199,7 @@ class Graph:
             message=message,
             actor=actor,
             txn=txn,
+            constraints=check_constraints(constraints),
             progress=progress,
         )
         return loading.load(self, self._history, request)

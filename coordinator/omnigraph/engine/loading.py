@@ -54,6 +54,7 @@ class LoadRequest:
     message: str | None = None
     actor: str | None = None
     txn: tuple[str, int] | None = None
+    constraints: str = "fail"
     progress: Progress | None = None
 
 
@@ -113,7 +114,13 @@ def _start(graph: "Graph", request: LoadRequest) -> str | None:
 
 
 def _publish(graph: "Graph", catalog: Catalog, spool: Spool, request: LoadRequest) -> Receipt:
-    transaction = graph.transaction(request.branch, message=request.message, actor=request.actor, txn=request.txn)
+    transaction = graph.transaction(
+        request.branch,
+        message=request.message,
+        actor=request.actor,
+        txn=request.txn,
+        constraints=request.constraints,
+    )
     with transaction as tx:
         write = {"append": tx.append, "merge": tx.upsert, "overwrite": tx.overwrite}[request.mode]
         rows = spool.rows

@@ -240,13 +240,12 @@ class Transaction:
 
     def _publish_once(self) -> Receipt:
         is_checked = self._intent.constraints != "off"
-        if is_checked:
-            refuse([violation for table in self._tables.values() for violation in table.checks.violations])
         promises = self._promises()
+        if is_checked:
+            broken = [violation for table in self._tables.values() for violation in table.checks.violations]
+            refuse(broken + Integrity(self._session, self._catalog, promises, self._base.pins).violations())
         if not promises:
             return Receipt(branch=self._branch.name, commit=None, version=None)
-        if is_checked:
-            refuse(Integrity(self._session, self._catalog, promises, self._base.pins).violations())
         progress = Progress()
         commit = Committer(self._session, self._history).commit(
             self._sidecar(promises, is_checked=is_checked), self._session.stamp(self._intent.actor), progress

@@ -71,7 +71,9 @@ def _leaf(leaf: Leaf) -> Expression:
             compared = _COMPARED[comparison](column, compute.scalar(_scalar(value, leaf.column)))
             return compared & ~compute.is_nan(column) if _may_see_nan(leaf.column, comparison) else compared
         case In(values=values):
-            found = compute.is_in(column, value_set=pa.array(values, arrow_type(leaf.column.type)))
+            # A zero equals the negative one, which Arrow's look-up tells apart.
+            both = [*values, *(-value for value in values if isinstance(value, float) and value == 0.0)]
+            found = compute.is_in(column, value_set=pa.array(both, arrow_type(leaf.column.type)))
             # Arrow calls a null no member; here it is not known to be one.
             return compute.if_else(column.is_null(), compute.scalar(pa.scalar(None, pa.bool_())), found)
         case IsNull():
