@@ -115,3 +115,24 @@ def test_an_id_that_was_deleted_may_come_back(tmp_path: Path, known: KnownIds) -
     assert found(table, table.version or 0, [1]) == ["k1"]
     table.seal(table.delete(ids=["k1"]))
     assert found(table, table.version or 0, [1, 2]) == ["k2"]
+
+
+def test_what_is_forgotten_while_a_version_is_looked_at_is_not_taken_for_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = remembering(monkeypatch, KnownIds(4))
+    table, other = (Table(str(tmp_path / f"{name}.lance")) for name in "ab")
+    table.seal(table.append(numbered(1, 2)))
+    assert found(table, table.version or 0, [9]) == [], "from now on the first version is known"
+    table.seal(table.append(numbered(3)))
+    other.seal(other.append(numbered(4, 5, 6)))
+    known._staged.clear()  # as if another process had written all of it
+    read = lance_ids._ids_of_files
+
+    def interrupted(handle: Any, fragments: Any, options: Any) -> Any:
+        if handle.uri == table.uri:  # another thread needs the room just now
+            assert found(other, other.version or 0, [9]) == []
+        return read(handle, fragments, options)
+
+    monkeypatch.setattr(lance_ids, "_ids_of_files", interrupted)
+    assert found(table, table.version or 0, [1, 3]) == ["k1", "k3"]

@@ -69,7 +69,7 @@ class _Table:
     files: set[str] = field(default_factory=set)
     ids: set[str] = field(default_factory=set)
     covers: "OrderedDict[int, _Cover]" = field(default_factory=OrderedDict)
-    is_too_large: bool = False
+    is_forgotten: bool = False
 
 
 class KnownIds:
@@ -144,7 +144,7 @@ class KnownIds:
             ids = read(some)
             with self._lock:
                 self._add(table, [file_name(fragment.metadata) for fragment in some], ids)
-            if table.is_too_large:
+            if table.is_forgotten:
                 return
         with self._lock:
             self._cover(table, handle, large)
@@ -155,24 +155,24 @@ class KnownIds:
         return table
 
     def _cover(self, table: _Table, handle: LanceDataset, large: Iterable[int]) -> None:
-        if table.is_too_large or len(handle.fragment_ids()) == 0:
+        if table.is_forgotten or len(handle.fragment_ids()) == 0:
             return
         table.covers[int(handle.version)] = _Cover.of(handle, large)
         while len(table.covers) > VERSIONS_HELD_MAX:
             table.covers.popitem(last=False)
 
     def _add(self, table: _Table, names: Iterable[str], ids: Column) -> None:
-        if table.is_too_large:
+        if table.is_forgotten:
             return
         table.files.update(names)
         table.ids.update(ids.to_pylist())
         while sum(len(one.ids) for one in self._tables.values()) > self._most:
             oldest = next(iter(self._tables.values()))
-            # A table that does not fit alone is searched each time, rather than read again each time.
-            oldest.is_too_large = oldest is table
+            # Whoever is looking at it just now must not go on: it would take the little it adds for all there is.
+            oldest.is_forgotten = True
             oldest.files, oldest.ids, oldest.covers = set(), set(), OrderedDict()
             if oldest is table:
-                return
+                return  # it does not fit alone: it stays forgotten, and is searched rather than read each time
             self._tables.popitem(last=False)
 
 
