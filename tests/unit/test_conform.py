@@ -14,6 +14,7 @@ from omnigraph.model.schema import TableType
 from omnigraph.rules.arrow_schema import BLOB_STORAGE, arrow_schema
 from omnigraph.rules.conform import conform
 from omnigraph.rules.schema_compile import FreshIds, compile_schema
+from omnigraph.rules.values import MisfitError, column_of, converted
 
 mint = Sources().mint
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -311,3 +312,19 @@ def test_an_empty_or_huge_id_is_refused(schema: str, row: dict[str, Any]) -> Non
 def test_an_id_that_is_no_text_is_refused() -> None:
     with pytest.raises(InvalidDataError, match=r"node:N\.id"):
         conform(kind_of("node N { v: I32? }"), pa.table({"id": [7], "v": [1]}), mint)
+
+
+@pytest.mark.parametrize("values", [[float("inf"), 1e39], [1e39, float("-inf"), None], [[float("inf"), 1e300]]])
+def test_a_number_that_is_too_large_is_refused_also_beside_an_infinity(values: list[Any]) -> None:
+    wanted: Any = pa.list_(pa.float32()) if isinstance(values[0], list) else pa.float32()
+    wide: Any = pa.list_(pa.float64()) if isinstance(values[0], list) else pa.float64()
+    with pytest.raises(MisfitError, match="too large"):
+        column_of(values, wanted)
+    with pytest.raises(MisfitError, match="too large"):
+        converted(pa.chunked_array([pa.array(values, wide)]), wanted)
+
+
+def test_infinities_that_were_given_are_kept() -> None:
+    given = [float("inf"), float("-inf"), 1.5]
+    assert column_of(given, pa.float32()).to_pylist() == given
+    assert converted(pa.chunked_array([pa.array(given, pa.float64())]), pa.float32()).to_pylist() == given

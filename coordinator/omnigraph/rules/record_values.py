@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from omnigraph.rules.json_stream import NEGATIVE_INFINITY, POSITIVE_INFINITY, JsonError, decode
 from omnigraph.rules.moments import days_of, microseconds_of
-from omnigraph.rules.values import ARROW_ERRORS, Column, MisfitError, column_of, compute
+from omnigraph.rules.values import ARROW_ERRORS, Column, MisfitError, column_of, infinities
 
 BLOB_PREFIX: Final = "base64:"
 WORDS: Final = {"NaN": float("nan"), "Infinity": POSITIVE_INFINITY, "-Infinity": NEGATIVE_INFINITY}
@@ -53,15 +53,6 @@ def typed_column(values: Sequence[Any], wanted: Any) -> Column:
 def text_column(texts: Texts, wanted: Any) -> Column:
     """Return texts, as a CSV file has them, as a column; None is null. Lists are JSON arrays."""
     return typed_column([None if text is None else _from_text(text, wanted) for text in texts], wanted)
-
-
-def infinities(column: Column) -> int:
-    """Count the infinite numbers of a column, also inside lists."""
-    while pa.types.is_list(column.type) or pa.types.is_large_list(column.type) or _is_fixed(column.type):
-        column = compute.list_flatten(column)
-    if not pa.types.is_floating(column.type):
-        return 0
-    return int(compute.sum(compute.is_inf(column)).as_py() or 0)
 
 
 def _is_fixed(kind: Any) -> bool:

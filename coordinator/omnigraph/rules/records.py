@@ -10,8 +10,8 @@ from omnigraph.model.catalog import Catalog
 from omnigraph.model.schema import ENDPOINT_COLUMNS, EdgeType, TableType, did_you_mean
 from omnigraph.rules.arrow_schema import arrow_schema, is_blob
 from omnigraph.rules.identity import key_ids
-from omnigraph.rules.record_values import infinities, text_column, typed_column
-from omnigraph.rules.values import Column, MisfitError, compute, converted
+from omnigraph.rules.record_values import text_column, typed_column
+from omnigraph.rules.values import Column, MisfitError, compute, converted, infinities
 
 Row: TypeAlias = dict[str, Any]
 NODE_FIELDS = frozenset({"type", "data", "id"})

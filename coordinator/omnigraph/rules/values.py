@@ -29,7 +29,7 @@ def column_of(values: Sequence[Any], wanted: pa.DataType) -> Column:
         column = pa.chunked_array([pa.array(checked, wanted)])
     except ARROW_ERRORS as problem:
         raise MisfitError(str(problem)) from problem
-    _refuse_new_infinities(column, lambda: _has_infinity(checked))
+    _refuse_new_infinities(column, lambda: _infinities_given(checked))
     return column
 
 
@@ -45,7 +45,7 @@ def converted(column: Column, wanted: pa.DataType) -> Column:
         fitted = column.cast(wanted, safe=True)
     except ARROW_ERRORS as problem:
         raise MisfitError(str(problem)) from problem
-    _refuse_new_infinities(fitted, lambda: _arrow_infinity(column))
+    _refuse_new_infinities(fitted, lambda: infinities(column))
     if pa.types.is_date64(column.type) and not fitted.cast(column.type).equals(column):
         raise MisfitError("a date has a time of day")
     return fitted
@@ -115,22 +115,24 @@ def _family(kind: Any) -> str:
     return next((name for name, tests in groups.items() if any(test(kind) for test in tests)), str(kind))
 
 
-def _refuse_new_infinities(column: Column, had_any: Callable[[], bool]) -> None:
+def _refuse_new_infinities(column: Column, given: Callable[[], int]) -> None:
     """Refuse numbers too large for the column, which Arrow turns into infinity without a word."""
-    if _arrow_infinity(column) and not had_any():
+    found = infinities(column)
+    if found and found != given():
         raise MisfitError(f"a number is too large for {column.type}")
 
 
-def _arrow_infinity(column: Column) -> bool:
+def infinities(column: Column) -> int:
+    """Count the infinite numbers of a column, also inside lists."""
     while _is_list(column.type):
         column = compute.list_flatten(column)
-    return pa.types.is_floating(column.type) and bool(compute.any(compute.is_inf(column)).as_py())
+    return int(compute.sum(compute.is_inf(column)).as_py() or 0) if pa.types.is_floating(column.type) else 0
 
 
-def _has_infinity(values: Any) -> bool:
+def _infinities_given(values: Any) -> int:
     if isinstance(values, list):
-        return any(_has_infinity(value) for value in values)
-    return isinstance(values, float) and isinf(values)
+        return sum(_infinities_given(value) for value in values)
+    return int(isinstance(values, float) and isinf(values))
 
 
 def _shown(value: Any) -> str:
