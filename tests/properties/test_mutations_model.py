@@ -294,7 +294,7 @@ class Drawing:
     def condition(self, kind: Type, depth: int) -> tuple[str, Test]:
         form = self.dice.choice(["test", "test", "and", "or", "not"]) if depth else "test"
         if form == "test":
-            return self.test(kind)
+            return self.comparison(kind)
         text, one = self.condition(kind, depth - 1)
         if form == "not":
             return f"not ({text})", lambda row: None if one(row) is None else not one(row)
@@ -307,7 +307,7 @@ class Drawing:
 
         return f"({text}) {form} ({other_text})", both
 
-    def test(self, kind: Type) -> tuple[str, Test]:
+    def comparison(self, kind: Type) -> tuple[str, Test]:
         columns = {"id": "String", **{n: k for n, (k, _) in kind.all_columns.items() if k != "Blob"}}
         name = self.dice.choice(list(columns))
         of = "String" if name in ("from", "to") else columns[name]

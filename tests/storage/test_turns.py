@@ -157,5 +157,7 @@ def test_the_name_of_a_graph_is_not_in_the_name_of_its_file(tmp_path: Path) -> N
 
 def test_without_a_temporary_folder_writes_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone" / "away"))
-    with turn("g", "ours"):
-        pass
+    with turn("g", "ours") as ours:
+        assert ours == Turn(waited=False)
+    leave_notes("g", ["another's"])
+    assert not (tmp_path / "gone").exists()
