@@ -24,8 +24,11 @@ MIX_LENGTH: Final = np.uint64(0x9E3779B97F4A7C15)
 MIX_UP: Final = np.uint64(0xFF51AFD7ED558CCD)
 MIX_UP_AGAIN: Final = np.uint64(0xC4CEB9FE1A85EC53)
 HALF: Final = np.uint64(32)
-SLOTS_PER_TEXT_LOG2: Final = 4
-SLOTS_LOG2_MAX: Final = 26
+BITS: Final = np.array([1 << bit for bit in range(8)], np.uint8)
+MARKS_LOG2_MIN: Final = 10
+MARKS_LOG2_MAX: Final = 31
+ENDINGS_ROOM_LOG2: Final = 4
+WHOLE_ROOM_LOG2: Final = 6
 
 
 class _Texts:
@@ -69,29 +72,41 @@ def fingerprints(texts: Column) -> Fingerprints:
     return np.concatenate([np.empty(0, np.uint64), *(_fingerprints(_Texts(part)) for part in _parts(texts))])
 
 
-def _fingerprints(texts: _Texts, which: Any = slice(None)) -> Fingerprints:
-    lengths = texts.lengths[which]
-    mixed = lengths.astype(np.uint64) * MIX_LENGTH
+def _fingerprints(texts: _Texts) -> Fingerprints:
+    mixed = texts.lengths.astype(np.uint64) * MIX_LENGTH
     for number in range(WORDS_EACH_END):
         before = number * WORD_BYTES
         # What is done to a text depends on that text alone: one whose bytes were all seen is left as it is.
-        longer = lengths > 2 * before
+        longer = texts.lengths > 2 * before
         if longer.all():
-            mixed = _mixed(_mixed(mixed, texts.from_start(before, which)), texts.from_end(before, which))
+            mixed = _mixed(_mixed(mixed, texts.from_start(before)), texts.from_end(before))
         elif longer.any():
-            some = np.arange(len(texts.lengths))[which][longer]
-            seen = _mixed(mixed[longer], texts.from_start(before, some))
-            mixed[longer] = _mixed(seen, texts.from_end(before, some))
+            some = np.flatnonzero(longer)
+            seen = _mixed(mixed[some], texts.from_start(before, some))
+            mixed[some] = _mixed(seen, texts.from_end(before, some))
     return _mixed(mixed, MIX_LENGTH)
 
 
-def _endings(texts: _Texts) -> Fingerprints:
+def _endings(texts: Column) -> Fingerprints:
     """Return a poorer and cheaper number per text, of its length and its last word; zero for the empty text."""
-    last = texts.from_end(0)
-    last ^= texts.lengths.astype(np.uint64) * MIX_LENGTH
+    _, offsets, data = texts.buffers()
+    ends = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    stops, lengths = ends[1:], np.diff(ends)
+    shortest = int(lengths.min())
+    # Words are read where they lie: copying the texts would take longer than all the rest. Those of the first few
+    # texts would begin before the buffer.
+    first = int(np.searchsorted(stops, WORD_BYTES))
+    last = np.empty(len(texts), np.uint64)
+    last[:first] = _Texts(texts.slice(0, first)).from_end(0) if first else 0
+    if first < len(texts):
+        words: Fingerprints = np.ndarray((data.size - WORD_BYTES + 1,), "<u8", data, strides=(1,))
+        last[first:] = words[np.subtract(stops[first:], WORD_BYTES, dtype=np.intp)]
+        if shortest < WORD_BYTES:
+            last[first:] >>= ((WORD_BYTES - np.minimum(lengths[first:], WORD_BYTES)) * 8).astype(np.uint64)
+    last ^= lengths.astype(np.uint64) * MIX_LENGTH
     last *= MIX_UP
-    if texts.lengths.min() == 0:
-        last[texts.lengths == 0] = 0  # shifting a word by its whole width leaves it as it was
+    if shortest == 0:
+        last[lengths == 0] = 0  # shifting a word by its whole width leaves it as it was
     return last
 
 
@@ -126,40 +141,56 @@ def with_fingerprint(column: Column, wanted: Fingerprints) -> Places:
     return cast("Places", np.flatnonzero(wanted[nearest] == seen))
 
 
+class _Marks:
+    """A set of numbers by their upper bits, one bit of memory each: it may hold more than was put in, never less."""
+
+    def __init__(self, numbers: int, room_log2: int) -> None:
+        bits = min(MARKS_LOG2_MAX, max(MARKS_LOG2_MIN, numbers.bit_length() + room_log2))
+        self._shift = np.uint64(64 - bits)
+        self._table = np.zeros(1 << (bits - 3), np.uint8)
+
+    def add(self, numbers: Fingerprints) -> None:
+        """Put numbers in."""
+        slots = self._slots(numbers)
+        np.bitwise_or.at(self._table, slots >> 3, BITS.take(slots & 7))
+
+    def which(self, numbers: Fingerprints) -> Places:
+        """Return the places of the numbers that are in."""
+        slots = self._slots(numbers)
+        found = self._table.take(slots >> 3, mode="clip")
+        found &= BITS.take(slots & 7, mode="clip")
+        return cast("Places", np.flatnonzero(found))
+
+    def _slots(self, numbers: Fingerprints) -> Places:
+        return (numbers >> self._shift).view(np.int64)
+
+
 class Sieve:
-    """Holds texts and lets through those that have the fingerprint of one of them."""
+    """Holds texts and lets them through; of others hardly one in a thousand."""
 
     def __init__(self, held: Iterable[Column]) -> None:
         parts = [part for column in held for part in _parts(column)]
-        bits = min(SLOTS_LOG2_MAX, max(1, sum(map(len, parts))).bit_length() + SLOTS_PER_TEXT_LOG2)
-        self._shift = np.uint64(64 - bits)
-        self._endings, self._whole = np.zeros((2, 1 << bits), np.bool_)
-        seen: list[Fingerprints] = []
+        count = max(1, sum(map(len, parts)))
+        self._endings = _Marks(count, ENDINGS_ROOM_LOG2)
+        self._whole = _Marks(count, WHOLE_ROOM_LOG2)
         for part in parts:
-            texts = _Texts(part)
-            seen.append(_fingerprints(texts))
-            self._endings[_endings(texts) >> self._shift] = True
-            self._whole[seen[-1] >> self._shift] = True
-        self._held = np.sort(np.concatenate([np.empty(0, np.uint64), *seen]))
+            self._endings.add(_endings(part))
+            self._whole.add(_fingerprints(_Texts(part)))
 
     def admitted(self, column: Column) -> Places:
         """Return the places of the texts that get through, ascending."""
         found, start = [np.empty(0, np.int64)], 0
         for part in _parts(column):
-            found.append(self._admitted(_Texts(part)) + start)
+            found.append(self._admitted(part) + start)
             start += len(part)
         return np.concatenate(found)
 
-    def _admitted(self, texts: _Texts) -> Places:
-        # Looks into small tables turn nearly all others away, by the ending first; what is left is searched for.
-        places = np.flatnonzero(self._endings[_endings(texts) >> self._shift])
-        seen = _fingerprints(texts, places)
-        likely = np.flatnonzero(self._whole[seen >> self._shift])
-        places, seen = places[likely], seen[likely]
+    def _admitted(self, texts: Column) -> Places:
+        # The ending turns nearly all others away, so the whole fingerprint is made of few.
+        places = self._endings.which(_endings(texts))
         if len(places):
-            nearest = np.minimum(np.searchsorted(self._held, seen), len(self._held) - 1)
-            places = places[self._held[nearest] == seen]
-        return cast("Places", places)
+            places = places[self._whole.which(_fingerprints(_Texts(texts.take(pa.array(places)))))]
+        return places
 
 
 def _parts(column: Column) -> Iterator[Column]:

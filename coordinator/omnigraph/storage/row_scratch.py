@@ -1,6 +1,7 @@
 """Rows kept aside so that they can be read again in any order: in memory while few, then in a local file."""
 
 import tempfile
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -50,6 +51,7 @@ class Scratch:
         self._place: tempfile.TemporaryDirectory[str] | None = None
         self._writer: Any = None
         self._file: Any = None
+        self._reading = threading.Lock()
         self._starts: npt.NDArray[np.int64] = np.zeros(1, np.int64)
 
     def __enter__(self) -> Self:
@@ -112,7 +114,11 @@ class Scratch:
             self._writer.write_batch(batch)
 
     def _piece(self, number: int) -> pa.RecordBatch:
-        return self._held[number] if self._file is None else self._file.get_batch(number)
+        if self._file is None:
+            return self._held[number]
+        with self._reading:  # two may read, but a file of Arrow's says nothing about reading it at once
+            piece: pa.RecordBatch = self._file.get_batch(number)
+            return piece
 
     def _gather(self, numbers: "npt.NDArray[np.int64]", columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
         """Collect rows from the pieces they lie in, then put them into the order asked for."""
