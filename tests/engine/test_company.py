@@ -1,5 +1,7 @@
 """Writers that wait for their turn are taken along by the one who has it; each is told of its own commit."""
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +13,8 @@ from typing import Any
 import pytest
 
 import omnigraph as og
+from omnigraph.engine import committer
+from omnigraph.engine.committer import Committer
 from omnigraph.engine.company import Company
 from omnigraph.errors import InvalidDataError, OmnigraphError
 from omnigraph.storage import turns
@@ -170,3 +174,56 @@ def test_company_that_fails_halfway_costs_the_writer_nothing(graph: og.Graph, mo
     assert isinstance(gathered.told["a"], og.Receipt)
     assert [commit.message for commit in graph.log(limit=1)] == ["a"]
     assert graph.snapshot().count("Person") == 2
+
+
+def test_those_taken_along_need_not_read_the_manifest_to_know_it(
+    graph: og.Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str] = []
+    look = Committer._look
+
+    def watched(self: Committer, sidecar: Any) -> Any:
+        looked.append(sidecar.commit)
+        return look(self, sidecar)
+
+    monkeypatch.setattr(Committer, "_look", watched)
+    before = manifest_version(graph)
+    with crowd(graph) as gathered:
+        for number in range(4):
+            gathered.add(f"w{number}", people(f"p{number}"))
+    receipts = [told for told in gathered.told.values() if isinstance(told, og.Receipt)]
+    assert len(receipts) == 4
+    assert len(looked) == manifest_version(graph) - before, "only those who published looked"
+    assert len(looked) < 4, "and somebody was taken along"
+    for receipt in receipts:
+        commit = graph.commit(str(receipt.commit))
+        assert (commit.version, commit.branch) == (receipt.version, receipt.branch)
+        assert receipt.tables["node:Person"].rows_inserted == 1
+
+
+@pytest.mark.parametrize("note", ["", "{", "[]", '["x", "y", 1, 2, null, "{}"]', "[1, 2, 3, 1e400, 5, 6]"])
+def test_a_note_that_makes_no_sense_is_not_believed(
+    graph: og.Graph, monkeypatch: pytest.MonkeyPatch, note: str
+) -> None:
+    def scribble(root: str, notes: dict[str, str]) -> None:
+        turns.leave_notes(root, dict.fromkeys(notes, note))
+
+    monkeypatch.setattr(committer, "leave_notes", scribble)
+    with crowd(graph) as gathered:
+        for number in range(3):
+            gathered.add(f"w{number}", people(f"p{number}"))
+    log = {commit.message: commit.id for commit in graph.log(limit=3)}
+    assert {name: told.commit for name, told in gathered.told.items() if isinstance(told, og.Receipt)} == log
+
+
+def test_an_id_that_another_process_wrote_meanwhile_is_found_by_whoever_seals(graph: og.Graph) -> None:
+    code = "import sys, omnigraph as og\nwith og.open(sys.argv[1]).transaction() as tx:\n"
+    code += "    tx.append('Person', [{'name': 'theirs'}])"
+    subprocess.run([sys.executable, "-c", code, graph.root], check=True)
+    with pytest.raises(InvalidDataError, match="theirs"), graph.transaction() as tx:
+        tx.append("Person", [{"name": "theirs"}])
+    assert names(graph) == ["first", "theirs"]
+    assert list((Path(graph.root) / "__recovery").glob("*.json")) == []
+    with graph.transaction() as tx:
+        tx.append("Person", [{"name": "ours"}])
+    assert names(graph) == ["first", "ours", "theirs"]

@@ -104,10 +104,10 @@ def test_threads_and_graphs_take_turns_each_for_themselves() -> None:
 def test_one_who_waits_is_told_that_the_work_is_done(tmp_path: Path) -> None:
     process = holder("g")
     try:
-        leave_notes("g", ["ours", "another's"])
+        leave_notes("g", {"ours": "as you wished", "another's": ""})
         begun = time.monotonic()
         with turn("g", "ours") as ours:
-            assert ours == Turn(waited=True, is_done=True)
+            assert ours == Turn(waited=True, is_done=True, note="as you wished")
         assert time.monotonic() - begun < turns.WAIT_SECONDS_MAX
         (left,) = tmp_path.glob("omnigraph-turns-*/*.done")
         assert "another's" in left.name
@@ -118,10 +118,10 @@ def test_one_who_waits_is_told_that_the_work_is_done(tmp_path: Path) -> None:
 def test_notes_that_nobody_came_for_are_removed(tmp_path: Path) -> None:
     with turn("g", "ours") as ours:
         assert ours == Turn(waited=False)
-    leave_notes("g", ["long ago"])
+    leave_notes("g", {"long ago": ""})
     (old,) = tmp_path.glob("omnigraph-turns-*/*.done")
     os.utime(old, (1, 1))
-    leave_notes("another", ["now"])
+    leave_notes("another", {"now": ""})
     (new,) = tmp_path.glob("omnigraph-turns-*/*.done")
     assert "now" in new.name
 
@@ -132,6 +132,7 @@ def test_a_folder_that_is_not_ours_is_left_alone_and_the_write_goes_on(tmp_path:
     (tmp_path / f"omnigraph-turns-{os.getuid()}").symlink_to(elsewhere)
     with turn("g", "ours"):
         pass
+    leave_notes("g", {"another's": "what nobody else should read"})
     assert list(elsewhere.iterdir()) == []
 
 
@@ -159,5 +160,5 @@ def test_without_a_temporary_folder_writes_go_on(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone" / "away"))
     with turn("g", "ours") as ours:
         assert ours == Turn(waited=False)
-    leave_notes("g", ["another's"])
+    leave_notes("g", {"another's": ""})
     assert not (tmp_path / "gone").exists()

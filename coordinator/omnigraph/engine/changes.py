@@ -67,21 +67,31 @@ class AddTogether:
         """Name the commit this is about."""
         return self.first.subject
 
-    def landed(self, reading: Reading) -> Commit | None:
+    def landed(self, reading: Reading) -> "Together | None":
         """Find the commit this is about."""
-        return self.first.landed(reading)
+        commit = self.first.landed(reading)
+        return None if commit is None else Together(commit=commit)
 
-    def propose(self, reading: Reading) -> tuple[ManifestState, Commit]:
+    def propose(self, reading: Reading) -> "tuple[ManifestState, Together]":
         """Append them one after the other."""
         state, commit = self.first.propose(reading)
-        head = commit
+        head, others = commit, []
         for other in self.others:
             try:
                 if other.landed(reading) is None:
                     state, head = other.propose_on(state, head)
+                    others.append(head)
             except OmnigraphError:
                 continue  # its owner will find out why
-        return state, commit
+        return state, Together(commit=commit, others=tuple(others))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Together:
+    """The answer of :class:`AddTogether`: the commit it is about, and those of others that are surely visible too."""
+
+    commit: Commit
+    others: tuple[Commit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,21 +10,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from omnigraph.engine.changes import Abandon, AddCommit, AddTogether, commit_of
+from omnigraph.engine.changes import Abandon, AddCommit, AddTogether, Together, commit_of
 from omnigraph.engine.company import Company
 from omnigraph.engine.history import History
 from omnigraph.engine.owners import let_go, note_failure, take_in_hand
-from omnigraph.engine.sealing import Sealer
+from omnigraph.engine.sealing import SealedWork, Sealer
 from omnigraph.engine.session import Session
 from omnigraph.errors import (
     CommitOutcomeUnknownError,
     ContentionError,
+    CorruptGraphError,
     OmnigraphError,
     StorageError,
     VersionConflictError,
 )
 from omnigraph.failpoints import Failpoint, reach
-from omnigraph.model.lineage import Commit
+from omnigraph.model.lineage import Commit, CommitRow
 from omnigraph.model.sidecar import Sidecar
 from omnigraph.rules.refs import Stamp, branch_held
 from omnigraph.storage.manifest import Reading
@@ -84,6 +85,10 @@ class Committer:
         try:
             reach(Failpoint.AFTER_SIDECAR)
             with turn(str(self._session.root), sidecar.operation) as ours:
+                told = _told(sidecar, ours.note)
+                if told is not None:
+                    progress.attempts += 1
+                    return told
                 company = ours.waited and not ours.is_done
                 return self.land(sidecar, stamp, progress, lambda: self._stands(sidecar), with_company=company)
         except CommitOutcomeUnknownError as unknown:
@@ -121,7 +126,7 @@ class Committer:
             change = AddTogether(first=ours, others=tuple(map(self._company.change, work[1:])))
             try:
                 with self._timed(progress, "publish"):
-                    commit = self._session.publisher.publish(change)
+                    together = self._session.publisher.publish(change)
             except VersionConflictError:
                 # Sealing again decides whether what moved can be lived with. Waiting first, longer each time and by
                 # chance, leaves the others room: writers that all try at once spend their time on losing.
@@ -129,11 +134,21 @@ class Committer:
                 longest = min(PAUSE_SECONDS_MAX, spent * 2 ** min(attempt, PAUSE_DOUBLINGS_MAX))
                 self._session.sources.sleep(longest * self._session.sources.random())
                 continue
-            for each in work:
-                self._sealer.remember(each)
-            leave_notes(str(self._session.root), [each.sidecar.operation for each in work[1:]])
-            return commit
+            self._tell(work, together)
+            return together.commit
         raise ContentionError("nothing was applied: the tables kept changing; try again")
+
+    def _tell(self, work: list[SealedWork], together: Together) -> None:
+        """Remember what became visible, and let those know whose it is."""
+        others = {commit.id: commit for commit in together.others}
+        self._sealer.remember(work[0])
+        notes: dict[str, str] = {}
+        for each in work[1:]:
+            commit = others.get(each.sidecar.commit)
+            if commit is not None:
+                self._sealer.remember(each)
+                notes[each.sidecar.operation] = CommitRow.of(commit).to_text()
+        leave_notes(str(self._session.root), notes)
 
     def _look(self, sidecar: Sidecar) -> tuple[Commit | None, Commit]:
         """Return the promised commit if it is there already, and the head of its branch, seen at one moment."""
@@ -205,3 +220,14 @@ class Committer:
         finally:
             spent = (self._session.sources.monotonic() - begun) * 1e3
             progress.milliseconds[phase] = progress.milliseconds.get(phase, 0.0) + spent
+
+
+def _told(sidecar: Sidecar, note: str) -> Commit | None:
+    """Return our commit as the one who took it along describes it; None if there is no such note."""
+    if not note:
+        return None
+    try:
+        row = CommitRow.from_text(note)
+        return row.commit if row.id == sidecar.commit else None
+    except (CorruptGraphError, ValueError, TypeError, OverflowError):
+        return None

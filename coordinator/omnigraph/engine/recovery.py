@@ -35,6 +35,8 @@ OWNER_GRACE = timedelta(seconds=60)
 ABANDONED_KEPT = timedelta(days=1)
 ABANDONED_DROPPED_MIN = 16
 HEAL_SECONDS_MIN = 0.25
+HEAL_SECONDS_MAX = 2.0
+HEAL_SHARE_MAX = 0.02
 
 ROLLED_FORWARD, ROLLED_BACK, DISCARDED = "RolledForward", "RolledBack", "OrphanedBranchDiscarded"
 
@@ -79,7 +81,7 @@ class Recovery:
         self._session = session
         self._history = history
         self._committer = Committer(session, history)
-        self._swept_at = -HEAL_SECONDS_MIN
+        self._rested_at = 0.0
         self._failures_seen = failures()
 
     def heal(self) -> list[Recovered]:
@@ -87,12 +89,15 @@ class Recovery:
 
         A promise may therefore wait a moment longer for the one who keeps it.
         """
-        now = self._session.sources.monotonic()
-        if now - self._swept_at < HEAL_SECONDS_MIN and failures() == self._failures_seen:
+        begun = self._session.sources.monotonic()
+        if begun < self._rested_at and failures() == self._failures_seen:
             return []
         self._failures_seen = failures()
         done = self.sweep()
-        self._swept_at = now
+        # Where many write, there is much to look at that is in good hands.
+        spent = self._session.sources.monotonic() - begun
+        rest = min(HEAL_SECONDS_MAX, max(HEAL_SECONDS_MIN, spent / HEAL_SHARE_MAX))
+        self._rested_at = begun + rest
         return done
 
     def sweep(self, grace: timedelta = OWNER_GRACE) -> list[Recovered]:

@@ -205,6 +205,24 @@ class CommitRow:
             body=json.dumps(body, separators=(",", ":"), ensure_ascii=False),
         )
 
+    def to_text(self) -> str:
+        """Return it as one line of JSON."""
+        at = to_micros(self.created_at)
+        return json.dumps([self.id, self.incarnation, self.version, at, self.actor, self.body])
+
+    @classmethod
+    def from_text(cls, text: str) -> "CommitRow":
+        """Read :meth:`to_text` back."""
+        commit, incarnation, version, at, actor, body = json.loads(text)
+        return cls(
+            id=CommitId(commit),
+            incarnation=Incarnation(incarnation),
+            version=int(version),
+            created_at=from_micros(at),
+            actor=actor,
+            body=body,
+        )
+
     @property
     def commit(self) -> Commit:
         """Decode the commit."""

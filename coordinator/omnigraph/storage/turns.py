@@ -12,7 +12,7 @@ import random
 import stat
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,9 +27,9 @@ except ImportError:  # not every system has it; writers meet in the manifest the
 WAIT_SECONDS_MAX: Final = 2.0
 WAIT_IN_VAIN_SECONDS_MAX: Final = 0.05
 POLL_SECONDS_MIN: Final = 0.001
-POLL_SECONDS_MAX: Final = 0.012
+POLL_SECONDS_MAX: Final = 0.008
 NOTE_SECONDS_MAX: Final = 60.0
-LOCK, NOTE = ".lock", ".done"
+LOCK, DRAFT, NOTE = ".lock", ".draft", ".done"
 
 _WAITED_IN_VAIN: set[str] = set()
 """Graphs whose turn did not come last time: somebody may be stuck with it, so the next wait is short."""
@@ -41,6 +41,8 @@ class Turn:
 
     waited: bool
     is_done: bool = False
+    note: str = ""
+    """What the one who did it has to say about it."""
 
 
 @contextmanager
@@ -61,14 +63,18 @@ def turn(root: str, work: str) -> Iterator[Turn]:
             os.close(file)
 
 
-def leave_notes(root: str, works: Sequence[str]) -> None:
-    """Tell those who wait that their work is done; notes that nobody came for are removed."""
-    if not works or fcntl is None:
+def leave_notes(root: str, notes: Mapping[str, str]) -> None:
+    """Tell those who wait that their work is done, and what there is to say; notes nobody came for are removed."""
+    if not notes or fcntl is None:
         return
     place = _place(root)
     with suppress(OSError):
-        for work in works:
-            place.with_name(place.name + work + NOTE).touch(mode=0o600)
+        if not _is_ours(place.parent):
+            return
+        for work, text in notes.items():
+            draft = place.with_name(place.name + work + DRAFT)
+            draft.write_text(text, "utf-8")
+            draft.replace(place.with_name(place.name + work + NOTE))  # whoever sees it sees all of it
         long_ago = time.time() - NOTE_SECONDS_MAX
         for note in place.parent.glob(f"*{NOTE}"):
             if note.lstat().st_mtime < long_ago:
@@ -80,17 +86,27 @@ def _wait(root: str, place: Path, work: str, file: int) -> Turn:
     note = place.with_name(place.name + work + NOTE)
     pause = POLL_SECONDS_MIN
     while not _locked(file):
-        if note.exists():
-            note.unlink(missing_ok=True)
-            return Turn(waited=True, is_done=True)
+        text = _read(note)
+        if text is not None:
+            return Turn(waited=True, is_done=True, note=text)
         if time.monotonic() > give_up_at:
             _WAITED_IN_VAIN.add(root)
             return Turn(waited=True)
         time.sleep(pause * (0.5 + random.random()))  # noqa: S311  no secret
         pause = min(pause * 1.5, POLL_SECONDS_MAX)  # the more wait, the less each of them needs to ask
-    note.unlink(missing_ok=True)
     _WAITED_IN_VAIN.discard(root)
-    return Turn(waited=True)
+    text = _read(note)
+    return Turn(waited=True) if text is None else Turn(waited=True, is_done=True, note=text)
+
+
+def _read(note: Path) -> str | None:
+    """Read a note and throw it away; None if there is none."""
+    try:
+        text = note.read_text("utf-8")
+    except (OSError, ValueError):
+        return None
+    note.unlink(missing_ok=True)
+    return text
 
 
 def _locked(file: int) -> bool:
@@ -109,14 +125,18 @@ def _place(root: str) -> Path:
     return Path(tempfile.gettempdir()) / f"omnigraph-turns-{os.getuid() if fcntl else 0}" / name
 
 
+def _is_ours(folder: Path) -> bool:
+    seen = folder.lstat()
+    return stat.S_ISDIR(seen.st_mode) and seen.st_uid == os.getuid()
+
+
 def _open(place: Path) -> int | None:
     """Open the lock file of a graph, in a folder that is ours alone; None if there can not be one."""
     if fcntl is None:
         return None
     try:
         place.parent.mkdir(mode=0o700, exist_ok=True)
-        seen = place.parent.lstat()
-        if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.getuid():
+        if not _is_ours(place.parent):
             return None
         file = place.with_name(place.name + LOCK)
         return os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
