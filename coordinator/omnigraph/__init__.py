@@ -20,19 +20,26 @@ from typing import TYPE_CHECKING
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.ids import Sources
+from omnigraph.model.indexes import IndexCoverage, IndexReport
 from omnigraph.model.lineage import Branch, Commit, Tag
 from omnigraph.model.receipt import Receipt, TableReceipt
 from omnigraph.model.tables import TableKey
 
 if TYPE_CHECKING:
+    from omnigraph.engine.exporting import ExportResult
     from omnigraph.engine.graph import Graph
+    from omnigraph.engine.loading import LoadResult
     from omnigraph.engine.snapshot import Snapshot
     from omnigraph.engine.transaction import Transaction
 
 __all__ = [
     "Branch",
     "Commit",
+    "ExportResult",
     "Graph",
+    "IndexCoverage",
+    "IndexReport",
+    "LoadResult",
     "OmnigraphError",
     "Receipt",
     "Snapshot",
@@ -48,7 +55,9 @@ __all__ = [
 __version__ = _distribution_version("omnigraph-spark")
 
 _LATE = {
+    "ExportResult": "omnigraph.engine.exporting",
     "Graph": "omnigraph.engine.graph",
+    "LoadResult": "omnigraph.engine.loading",
     "Snapshot": "omnigraph.engine.snapshot",
     "Transaction": "omnigraph.engine.transaction",
 }

@@ -89,6 +89,14 @@ def _rebuild(kind: type[OmnigraphError], message: str, facts: dict[str, Any]) ->
     return kind(message, **facts)
 
 
+def error_of(code: str, message: str, **facts: Any) -> OmnigraphError:
+    """Return the error of a code again, where only its text has come through; an unknown code is the root's."""
+    kinds: list[type[OmnigraphError]] = [OmnigraphError]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    return next((kind for kind in kinds if kind.code == code), OmnigraphError)(message, **facts)
+
+
 class InvalidInputError(OmnigraphError, ValueError):
     """What was passed in can not be used; nothing was done."""
 

@@ -3,6 +3,7 @@
 Everything that mints an id or reads a clock is given a :class:`Sources`, so a test owns both.
 """
 
+import os
 import random
 import re
 import time
@@ -19,6 +20,10 @@ TableId = NewType("TableId", str)
 TypeId = NewType("TypeId", str)
 PropertyId = NewType("PropertyId", str)
 
+MOMENT_CHARACTERS = 10
+DICE_CHARACTERS = 16
+_SPELLING = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ" * 8
+"""A letter for every byte, each equally often: five bits of a byte make one letter."""
 _ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
 
 
@@ -38,6 +43,12 @@ class Sources:
     def mint(self) -> str:
         """Return a fresh ULID: 26 characters, sorted by time."""
         return str(ULID.from_datetime(self.now()))
+
+    def mint_many(self, count: int) -> list[str]:
+        """Return fresh ULIDs of one moment; a tenth of the work that minting each would be."""
+        moment = self.mint()[:MOMENT_CHARACTERS]
+        dice = os.urandom(count * DICE_CHARACTERS).translate(_SPELLING).decode("ascii")
+        return [moment + dice[at : at + DICE_CHARACTERS] for at in range(0, len(dice), DICE_CHARACTERS)]
 
 
 def is_ulid(text: str) -> bool:

@@ -155,6 +155,46 @@ def test_a_target_that_exists_is_replaced_only_if_asked(graph: og.Graph, tmp_pat
     assert left_behind(tmp_path) == []
 
 
+TAKEN: dict[str, tuple[str, str, bool, str]] = {
+    "a file": ("mine.jsonl", "jsonl", False, "choose another name, or pass overwrite=True"),
+    "a folder of Parquet": ("parquet", "parquet", False, "choose another name, or pass overwrite=True"),
+    "an empty folder": ("empty", "parquet", False, "choose another name, or pass overwrite=True"),
+    "a link to nothing": ("dangling.jsonl", "jsonl", False, "choose another name, or pass overwrite=True"),
+    "a folder, for a file": ("parquet", "jsonl", True, "is not replaced by a file; remove it"),
+    "a file, for a folder": ("mine.jsonl", "parquet", True, "is not replaced by a folder; remove it"),
+    "a folder of other things": ("other", "parquet", True, "more than Parquet files, so it is not replaced; remove"),
+}
+
+
+@pytest.mark.parametrize("case", TAKEN)
+def test_what_is_there_is_not_touched_and_the_error_says_what_to_do(graph: og.Graph, tmp_path: Path, case: str) -> None:
+    name, format, overwrite, advice = TAKEN[case]
+    place = tmp_path / "there"
+    for folder in ("parquet", "empty", "other"):
+        (place / folder).mkdir(parents=True)
+    for file in ("mine.jsonl", "parquet/mine.parquet", "other/mine.txt"):
+        (place / file).write_text("mine")
+    (place / "dangling.jsonl").symlink_to(place / "nothing")
+    before = sorted((path, path.is_file() and path.read_text()) for path in place.rglob("*"))
+    with pytest.raises(ObjectExistsError, match=advice) as caught:
+        graph.export(place / name, format=format, overwrite=overwrite)
+    assert caught.value.facts["target"] == str(place / name)
+    assert "nothing was written" in caught.value.message
+    assert sorted((path, path.is_file() and path.read_text()) for path in place.rglob("*")) == before
+
+
+def test_a_file_that_appears_while_an_export_runs_is_not_replaced(graph: og.Graph, tmp_path: Path) -> None:
+    target = tmp_path / "out.jsonl"
+
+    def appear(rows: int, total: int) -> None:
+        target.write_text("mine")
+
+    with pytest.raises(ObjectExistsError, match="exists already"):
+        graph.export(target, progress=appear)
+    assert target.read_text() == "mine"
+    assert left_behind(tmp_path) == []
+
+
 @pytest.mark.parametrize("name", ["out.jsonl", "out.parquet"])
 def test_an_export_that_fails_leaves_nothing_behind(
     graph: og.Graph, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
@@ -177,6 +217,7 @@ def test_targets_that_make_no_sense_are_refused(graph: og.Graph, tmp_path: Path)
         (tmp_path / "out", "xml", "no format 'xml'"),
         (io.BytesIO(), "parquet", "into a folder"),
         (5, None, "a target is"),
+        ("s3://bucket/out.jsonl", None, "to a local path"),
     ]:
         with pytest.raises(InvalidOptionError, match=problem):
             graph.export(target, format=format)

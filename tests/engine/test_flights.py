@@ -199,6 +199,34 @@ def test_the_one_hour_of_impossible_wind_is_found(tmp_path: Path, rows: Tables) 
     assert graph.snapshot().count("Weather") == 0
 
 
+def test_all_files_load_at_once_if_what_is_wrong_with_them_is_sorted_out(
+    tmp_path: Path, files: Tables, rows: Tables
+) -> None:
+    airports, planes = set(texts(files["airports"], "faa")), set(texts(files["planes"], "tailnum"))
+    graph = og.init(tmp_path / "flights.omni", SCHEMA)
+    with graph.transaction(constraints="quarantine") as tx:
+        for type, table in rows.items():
+            tx.append(type, table)
+    (storm,) = [row for row in rows["Weather"].to_pylist() if (row["wind_speed"] or 0) > 250]
+    assert {key: (each.rows, dict(each.reasons)) for key, each in tx.receipt.rejected.items()} == {
+        "node:Weather": (1, {"@range(wind_speed)": 1}),
+        "edge:MeasuredAt": (1, {"from an existing Weather": 1}),
+        "edge:FliesTo": (TO_UNKNOWN_AIRPORTS, {"to an existing Airport": TO_UNKNOWN_AIRPORTS}),
+        "edge:FlownWith": (WITH_UNKNOWN_PLANES, {"to an existing Plane": WITH_UNKNOWN_PLANES}),
+    }
+    for type, known in (("FliesTo", airports), ("FlownWith", planes)):
+        dangling = {(id, end) for id, end in zip(*(texts(rows[type], c) for c in ("id", "dst")), strict=True)}
+        back = tx.rejected(type).read_all()
+        found = set(zip(texts(back, "id"), texts(back, "dst"), strict=True))
+        assert found == {(id, end) for id, end in dangling if end not in known}
+    assert texts(tx.rejected("MeasuredAt").read_all(), "src") == [storm["id"]]
+    snapshot = graph.snapshot()
+    left_out = {key.split(":")[1]: each.rows for key, each in tx.receipt.rejected.items()}
+    assert {type: snapshot.count(type) for type in rows} == {
+        type: len(table) - left_out.get(type, 0) for type, table in rows.items()
+    }
+
+
 def without_storms(weather: pa.Table) -> pa.Table:
     return weather.filter(compute.fill_null(compute.less(weather.column("wind_speed"), 250), True))
 

@@ -14,7 +14,7 @@ from tests.engine.cli_kit import run, wide_terminal
 
 import omnigraph as og
 from omnigraph.cli.output import Exit
-from omnigraph.engine import loading
+from omnigraph.engine import intake
 from omnigraph.errors import (
     BranchNotFoundError,
     ConstraintError,
@@ -137,33 +137,48 @@ def test_an_empty_input_makes_no_commit(graph: og.Graph, tmp_path: Path) -> None
     assert (done.receipt.commit, done.rows, graph.refresh().version) == (None, {}, 1)
 
 
-def test_a_rerun_with_the_same_txn_does_nothing(graph: og.Graph, tmp_path: Path) -> None:
-    path = file(tmp_path, RECORDS)
-    first = graph.load(path, txn=("nightly", 1))
-    again = graph.load(path, txn=("nightly", 1))
-    assert (again.receipt.rerun, again.receipt.commit) == (True, first.receipt.commit)
+def test_a_rerun_with_the_same_txn_reads_nothing(graph: og.Graph, tmp_path: Path) -> None:
+    first = graph.load(file(tmp_path, RECORDS), txn=("nightly", 1))
+
+    class Unread(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            raise AssertionError("the input was read")
+
+    again = graph.load(Unread(), txn=("nightly", 1))
+    assert (again.receipt.rerun, again.receipt.commit, again.rows) == (True, first.receipt.commit, {})
+    assert graph.load(tmp_path / "gone.jsonl", txn=("nightly", 1)).receipt.rerun
+    assert graph.load(Unread(), branch="new", create_from="main", txn=("nightly", 1)).branch_created is False
+    assert again.rejected("Person").read_all().num_rows == 0
+    with pytest.raises(AssertionError, match="was read"):
+        graph.load(Unread(), txn=("nightly", 2))
 
 
-def test_rows_are_turned_into_columns_a_part_at_a_time(
-    graph: og.Graph, monkeypatch: pytest.MonkeyPatch, temporary: Path
-) -> None:
-    monkeypatch.setattr(loading, "BATCH_CHARACTERS_MAX", 300)
-    monkeypatch.setattr(loading, "BUFFERED_CHARACTERS_MAX", 400)
-    monkeypatch.setattr(record_files, "CHUNK_BYTES", 17)
-    told: list[tuple[int, int, int | None]] = []
-    monkeypatch.setattr(loading, "PROGRESS_RECORDS", 50)
-    lines = [
+def mixed(count: int) -> str:
+    """People and notes, mixed, a line each."""
+    lines = (
         f'{{"type": "Person", "data": {{"name": "p{n}"}}}}'
         if n % 3
         else f'{{"type": "Note", "data": {{"text": "{n}"}}}}'
-        for n in range(300)
-    ]
-    data = "\n".join(lines).encode()
+        for n in range(count)
+    )
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("chunk", [17, 1_000])
+def test_rows_are_turned_into_columns_a_part_at_a_time(
+    graph: og.Graph, monkeypatch: pytest.MonkeyPatch, temporary: Path, chunk: int
+) -> None:
+    monkeypatch.setattr(record_files, "CHUNK_BYTES", chunk)
+    told: list[tuple[int, int, int | None]] = []
+    data = mixed(300).encode()
     done = graph.load(io.BytesIO(data), progress=lambda *seen: told.append(seen))
     assert done.rows == {"node:Note": 100, "node:Person": 200}
-    assert graph.snapshot().count("Person") == 200
+    assert [row["name"] for row in graph.snapshot().read("Person").to_pylist()] == [
+        f"p{n}" for n in range(300) if n % 3
+    ]
     assert told[-1] == (300, len(data), None)
-    assert [records for records, _, _ in told[:6]] == [50, 100, 150, 200, 250, 300]
+    assert len(told) > 10
+    assert sorted(told) == told
     assert left_in(temporary) == []
 
 
@@ -243,12 +258,41 @@ def test_sources_that_can_not_be_opened_are_refused(graph: og.Graph, tmp_path: P
     for source, problem in [
         (tmp_path / "no.jsonl", "can not be read"),
         (tmp_path / "what.txt", "can not be guessed"),
-        ("s3://bucket/x.jsonl", "a local path"),
+        (tmp_path / "*.jsonl", "no file matches"),
+        ("http://host/x.jsonl", "such as s3://bucket/key"),
         (5, "a source is"),
         (io.StringIO("{}"), "binary"),
     ]:
         with pytest.raises(InvalidOptionError, match=problem):
             graph.load(source)
+
+
+# -- fast and slow --------------------------------------------------------------------------------------
+
+
+def test_plain_lines_and_others_are_read_alike(
+    graph: og.Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = '{"type": "Person",\n "data": {"name": "odd"}}\n'
+    monkeypatch.setattr(record_files, "CHUNK_BYTES", 1_000)
+    others = mixed(60).replace('"p', '"q')
+    done = graph.load(file(tmp_path, f"{mixed(100)}\n{odd}{others}"))
+    assert done.rows == {"node:Note": 54, "node:Person": 107}
+    bad = f'{mixed(100)}\n{odd}{{"type": "Person", "data": {{"name": 5}}}}\n'
+    with pytest.raises(InvalidDataError, match="name does not fit") as caught:
+        graph.load(file(tmp_path, bad))
+    assert (caught.value.record, caught.value.line) == (102, 103)
+
+
+def test_whoever_is_never_plain_is_not_tried_forever(
+    graph: og.Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record_files, "CHUNK_BYTES", 100)
+    tries: list[str] = []
+    monkeypatch.setattr(intake, "plain_records", lambda text: tries.append(text))
+    graph.load(file(tmp_path, mixed(200)))
+    assert len(tries) == intake.HASTY_FAILURES_MAX + 1
+    assert graph.snapshot().count("Person") == 133
 
 
 # -- other formats --------------------------------------------------------------------------------------
@@ -353,7 +397,7 @@ def test_a_folder_holds_a_file_or_a_folder_of_parts_for_each_type(graph: og.Grap
     assert graph.load(folder).rows == {"node:Note": 1, "node:Person": 2, "edge:Knows": 1}
     assert names(graph) == ["a", "b"]
     assert graph.load(folder, "overwrite", type="Note").rows == {"node:Note": 1}
-    with pytest.raises(InvalidOptionError, match="folder"):
+    with pytest.raises(InvalidDataError, match="can not be read"):
         graph.load(folder, format="csv")
     (folder / "Knows" / "x.parquet").touch()
     with pytest.raises(InvalidOptionError, match=r"Knows/x\.parquet"):

@@ -2,9 +2,11 @@
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.engine.cli_kit import run
 from tests.engine.mutate_kit import counts, done, graph, person, rows
 
 import omnigraph as og
@@ -12,6 +14,7 @@ from omnigraph.engine import mutating
 from omnigraph.engine.transaction import Transaction
 from omnigraph.errors import (
     BranchNotFoundError,
+    ConstraintError,
     InvalidDataError,
     InvalidInputError,
     InvalidOptionError,
@@ -401,3 +404,29 @@ def test_adding_and_deleting_in_one_query_is_refused(graph: og.Graph) -> None:
 def test_a_text_is_a_text(graph: og.Graph) -> None:
     with pytest.raises(InvalidOptionError, match="a mutation is a text, not a bytes"):
         graph.mutate(b"query q() {}")  # type: ignore[arg-type]  # that is the mistake
+
+
+# -- constraints ----------------------------------------------------------------------------------------
+
+
+def test_a_mutation_can_be_trusted_but_not_sorted_out(tmp_path: Path) -> None:
+    graph = og.init(tmp_path / "g", "node A { k: String @key  n: I32?  @range(n, 0..9) }\nedge E: A -> A")
+    text = 'query q() { insert A { k: "a" n: 99 } insert E { from: "a" to: "nowhere" } }'
+    with pytest.raises(ConstraintError):
+        graph.mutate(text)
+    with pytest.raises(InvalidOptionError, match="applied whole"):
+        graph.mutate(text, constraints="quarantine")
+    with pytest.raises(InvalidOptionError, match="constraints is 'maybe'"):
+        graph.mutate(text, constraints="maybe")
+    assert graph.snapshot().count("A") == 0
+    graph.mutate(text, constraints="off")
+    assert (graph.snapshot().count("A"), graph.snapshot().count("E")) == (1, 1)
+
+
+def test_the_command_passes_on_how_constraints_are_treated(tmp_path: Path) -> None:
+    graph = og.init(tmp_path / "g", "node A { k: String @key }\nedge E: A -> A")
+    command = ["mutate", graph.root, "--query", 'query q() { insert E { from: "a" to: "b" } }']
+    assert run(*command, expect=5).err
+    assert "applied whole" in run(*command, "--constraints", "quarantine", expect=2).err
+    run(*command, "--constraints", "off")
+    assert graph.snapshot().count("E") == 1

@@ -77,7 +77,7 @@ def test_the_receipt_says_what_was_published(graph: og.Graph) -> None:
     head = graph.refresh()
     told = tx.receipt.to_dict()
     spent, tables = told.pop("milliseconds"), told.pop("tables")
-    assert told == {"branch": "main", "commit": head.id, "version": 2, "attempts": 1, "rerun": False}
+    assert told == {"branch": "main", "commit": head.id, "version": 2, "attempts": 1, "rerun": False, "rejected": {}}
     assert set(spent) == {"promise", "seal", "publish", "forget"}
     assert min(spent.values()) > 0
     assert set(tables) == {"node:Person", "node:Event"}
@@ -163,6 +163,7 @@ def test_a_transaction_without_rows_makes_no_commit(graph: og.Graph) -> None:
         "attempts": 0,
         "milliseconds": {},
         "rerun": False,
+        "rejected": {},
     }
 
 

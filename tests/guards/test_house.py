@@ -14,7 +14,9 @@ LINES_MAX = 500
 PREDICATES = re.compile(r"\b\w+\s*(=|<|>|<=|>=|<>|!=)\s*'?$|\b(?i:IN)\s*\($|\b(?i:LIKE)\s*'?$|\bWHERE\b|\bSELECT\b")
 MAY_BUILD_PREDICATES = {"storage/manifest.py"}
 
-MODULES = sorted(path for folder in ("coordinator", "jobs", "tests") for path in (HOUSE / folder).rglob("*.py"))
+MODULES = sorted(
+    path for folder in ("coordinator", "connector", "jobs", "tests") for path in (HOUSE / folder).rglob("*.py")
+)
 LIBRARY_MODULES = sorted(path for path in LIBRARY.rglob("*.py") if LIBRARY / "testing" not in path.parents)
 
 

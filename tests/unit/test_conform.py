@@ -328,3 +328,14 @@ def test_infinities_that_were_given_are_kept() -> None:
     given = [float("inf"), float("-inf"), 1.5]
     assert column_of(given, pa.float32()).to_pylist() == given
     assert converted(pa.chunked_array([pa.array(given, pa.float64())]), pa.float32()).to_pylist() == given
+
+
+def test_lists_that_were_sent_without_a_buffer_of_values_are_read_and_do_not_crash() -> None:
+    nothing: Any = pa.Array.from_buffers(pa.float32(), 0, [None, None])
+    offsets = pa.py_buffer(bytes(8))
+    null: Any = pa.Array.from_buffers(pa.list_(pa.float32()), 1, [pa.py_buffer(b"\0"), offsets], 1, 0, [nothing])
+    empty: Any = pa.Array.from_buffers(pa.list_(pa.float32()), 1, [None, offsets], 0, 0, [nothing])
+    vector: Any = pa.list_(pa.float32(), 3)
+    assert converted(pa.chunked_array([null]), vector).to_pylist() == [None]
+    with pytest.raises(MisfitError, match="expected size"):
+        converted(pa.chunked_array([empty]), vector)

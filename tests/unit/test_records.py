@@ -301,12 +301,9 @@ def test_a_cell_that_does_not_fit_is_refused_and_its_row_is_named(type_: str, te
     assert caught.value.row == 1
 
 
-def test_columns_may_be_called_from_and_to_unless_the_edge_has_such_properties() -> None:
+def test_columns_may_be_called_from_and_to() -> None:
     batch = pa.record_batch({"from": ["a"], "to": ["b"]})
     assert batch_of_columns(kind("Knows"), batch).to_pylist() == [{"id": None, "src": "a", "dst": "b", "since": None}]
-    own = catalog("node A { x: String @key }\nedge E: A -> A { from: String  to: String? }").type("E")
-    with pytest.raises(BadRecordError, match="src is required"):
-        batch_of_columns(own, batch)
     with pytest.raises(BadRecordError, match="'src' twice"):
         batch_of_columns(kind("Knows"), pa.record_batch({"from": ["a"], "src": ["a"], "to": ["b"]}))
 

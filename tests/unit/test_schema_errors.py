@@ -69,6 +69,7 @@ def test_a_bad_name_is_refused_at_the_name(text: str, problem: str, hint: str | 
         "_distance",
         "_score",
         "_relevance_score",
+        "_reasons",
         "__x",
         "_rowid",
         "_commit_at",
@@ -79,6 +80,12 @@ def test_a_bad_name_is_refused_at_the_name(text: str, problem: str, hint: str | 
 @pytest.mark.parametrize("place", [in_node, in_edge])
 def test_a_reserved_property_name_is_refused(name: str, place: Callable[[str], str]) -> None:
     assert "reserved" in refused(place(f"«{name}: String")).problem
+
+
+@pytest.mark.parametrize("name", ["from", "to", "fRom", "tO"])
+def test_the_names_of_ends_are_reserved_on_an_edge_and_nowhere_else(name: str) -> None:
+    assert "reserved" in refused(in_edge(f"«{name}: String")).problem
+    describe_schema(in_node(f"{name}: String"))
 
 
 TYPES = {

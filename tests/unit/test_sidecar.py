@@ -59,6 +59,9 @@ promises = st.builds(
     transaction=ulids,
     staged=staged,
     must_be_new=st.booleans(),
+    is_strict=st.booleans(),
+    is_new_on_expected=st.booleans(),
+    few_ids=st.none() | st.lists(texts, max_size=3).map(tuple),
 )
 sidecars = st.builds(
     Sidecar,

@@ -131,6 +131,26 @@ def recover(
         output.show(done, as_json, draw if done else output.line("nothing to recover"))
 
 
+@app.command()
+def index(
+    root: Root,
+    branch: Annotated[str, typer.Option(help="Branch to index.")] = "main",
+    type_: Annotated[list[str] | None, typer.Option("--type", help="Only this type; may be given again.")] = None,
+    actor: Actor = None,
+    storage: Storage = None,
+    as_json: Json = False,
+) -> None:
+    """Build what the indexes of ids, of ends of edges and of unique texts lack."""
+    with output.reporting(as_json):
+        report = opened(root, storage, write=True).ensure_indices(branch, types=type_, actor=actor).to_dict()
+        rows = [
+            (key, column, one["rows"], one["rows_covered"], one["rows_added"])
+            for key, columns in report["tables"].items()
+            for column, one in columns.items()
+        ]
+        output.show(report, as_json, output.table(None, ("table", "column", "rows", "covered", "added"), rows))
+
+
 @branch_app.command("create")
 def branch_create(
     root: Root,

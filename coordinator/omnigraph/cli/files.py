@@ -1,8 +1,8 @@
 """The commands that move whole files: `load` and `export`."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -10,9 +10,14 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from omnigraph.cli import output
 from omnigraph.cli.app import Actor, Json, Root, Storage, app, opened
+from omnigraph.cli.writes import STANDARD_STREAM, Constraints, Txn, landed, read_txn
 from omnigraph.errors import InvalidOptionError
+from omnigraph.model.schema import TableType
 
-STANDARD_STREAM = "-"
+if TYPE_CHECKING:  # importing them takes longer than most commands
+    import pyarrow as pa
+
+    from omnigraph.engine.loading import LoadResult
 
 
 @app.command()
@@ -27,15 +32,18 @@ def load(  # noqa: PLR0913  (a command has as many options as it has)
     type_: Annotated[str | None, typer.Option("--type", help="Node or edge type the rows are of.")] = None,
     format_: Annotated[str | None, typer.Option("--format", help="jsonl, csv, parquet or arrow.")] = None,
     message: Annotated[str | None, typer.Option(help="Goes into the commit.")] = None,
-    txn: Annotated[
-        str | None, typer.Option(metavar="APP:VERSION", help="Makes a rerun with the same pair do nothing.")
+    txn: Txn = None,
+    constraints: Constraints = "fail",
+    rejected: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Where the rows go that quarantine leaves out, as JSONL."),
     ] = None,
     actor: Actor = None,
     storage: Storage = None,
     as_json: Json = False,
 ) -> None:
     """Load a file as one commit."""
-    with output.reporting(as_json), _bar("reading", quiet=as_json) as advance:
+    with output.reporting(as_json), _keeping(rejected, constraints) as keep, _bar("reading", quiet=as_json) as advance:
         graph = opened(root, storage, actor, write=True)
         done = graph.load(
             source,
@@ -45,12 +53,43 @@ def load(  # noqa: PLR0913  (a command has as many options as it has)
             type=type_,
             format=format_,
             message=message,
-            txn=_txn(txn),
+            txn=read_txn(txn),
+            constraints=constraints,
             progress=lambda records, bytes, total: advance(bytes, total, f"{records:,} records"),
         )
+        for kind in graph.snapshot(done.branch).catalog.table_types:
+            if str(kind.table) in done.receipt.rejected:
+                keep(kind, done.rejected(str(kind.table)))
     where = f"branch {done.branch}" + (f", made from {create_from}" if done.branch_created else "")
-    title = f"loaded into {where}: {_commit(done.receipt)}"
-    output.show(done.to_dict(), as_json, output.table(title, ("table", "rows"), list(done.rows.items())))
+    title = f"loaded into {where}: {landed(done.receipt)}"
+    output.show(done.to_dict(), as_json, output.table(title, *_counted(done)))
+
+
+@contextmanager
+def _keeping(file: str | None, constraints: str) -> "Iterator[Callable[[TableType, Iterable[pa.RecordBatch]], None]]":
+    """Give what keeps rejected rows, in a file if there is to be one."""
+    if file is None:
+        yield lambda kind, rows: None
+        return
+    if constraints != "quarantine":
+        raise InvalidOptionError("--rejected takes rows that were left out; add --constraints quarantine")
+    from omnigraph.engine.rejected import rejected_file
+
+    with rejected_file(file) as keep:
+        yield keep
+
+
+def _counted(done: "LoadResult") -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
+    """Return what a load did as a table: rows that were read for each type, and rows that were rejected, if any."""
+    rejected = done.receipt.rejected
+    if not rejected:
+        return ("table", "rows"), list(done.rows.items())
+    tables = dict.fromkeys([*done.rows, *rejected])
+    reasons = {key: ", ".join(f"{why} ({n:,})" for why, n in each.reasons.items()) for key, each in rejected.items()}
+    counts = {key: each.rows for key, each in rejected.items()}
+    return ("table", "rows", "rejected", "because of"), [
+        (key, done.rows.get(key, 0), counts.get(key, 0), reasons.get(key)) for key in tables
+    ]
 
 
 @app.command()
@@ -86,21 +125,6 @@ def export(  # noqa: PLR0913  (a command has as many options as it has)
         return  # standard output holds the rows, and nothing else
     title = f"exported {done.branch}@{done.version} ({done.commit}) to {done.target}: {done.bytes:,} bytes"
     output.show(done.to_dict(), as_json, output.table(title, ("table", "rows"), list(done.rows.items())))
-
-
-def _commit(receipt: Any) -> str:
-    if receipt.rerun:
-        return f"nothing, because it landed before as {receipt.commit}"
-    return "nothing to do" if receipt.commit is None else f"version {receipt.version} ({receipt.commit})"
-
-
-def _txn(text: str | None) -> tuple[str, int] | None:
-    if text is None:
-        return None
-    name, colon, version = text.rpartition(":")
-    if not colon or not name or not (version.isascii() and version.isdigit()):
-        raise InvalidOptionError(f"--txn takes APP:VERSION such as nightly:7, not {text[:60]!r}")
-    return name, int(version)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import typer
 
 from omnigraph.cli import output
 from omnigraph.cli.app import Actor, Json, Root, Storage, app, opened
-from omnigraph.cli.files import STANDARD_STREAM, _commit, _txn
+from omnigraph.cli.writes import STANDARD_STREAM, Constraints, Txn, landed, read_txn
 from omnigraph.errors import InvalidOptionError
 from omnigraph.model.schema import Scalar, ScalarType
 from omnigraph.rules.gq_text import select
@@ -37,9 +37,8 @@ def mutate(  # noqa: PLR0913  (a command has as many options as it has)
     ] = None,
     branch: Annotated[str | None, typer.Option(help="Branch to change; main unless said.")] = None,
     message: Annotated[str | None, typer.Option(help="Goes into the commit.")] = None,
-    txn: Annotated[
-        str | None, typer.Option(metavar="APP:VERSION", help="Makes a rerun with the same pair do nothing.")
-    ] = None,
+    txn: Txn = None,
+    constraints: Constraints = "fail",
     actor: Actor = None,
     storage: Storage = None,
     as_json: Json = False,
@@ -49,8 +48,17 @@ def mutate(  # noqa: PLR0913  (a command has as many options as it has)
         text = _text(file, query)
         params = _params(select(text, name), param or [], params_json)
         graph = opened(root, storage, actor, write=True)
-        done = graph.mutate(text, params, name=name, branch=branch, message=message, txn=_txn(txn), from_json=True)
-    title = f"{done.query} on branch {done.branch}: {_commit(done.receipt)}"
+        done = graph.mutate(
+            text,
+            params,
+            name=name,
+            branch=branch,
+            message=message,
+            txn=read_txn(txn),
+            constraints=constraints,
+            from_json=True,
+        )
+    title = f"{done.query} on branch {done.branch}: {landed(done.receipt)}"
     rows = [(key, *(counts[what] for what in COUNTED)) for key, counts in done.affected.items()]
     draw = output.table(title, ("table", *COUNTED), rows) if rows else output.line(title)
     output.show(done.to_dict(), as_json, draw)

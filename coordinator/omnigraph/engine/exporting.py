@@ -69,6 +69,8 @@ def export(snapshot: Snapshot, request: ExportRequest) -> ExportResult:
     """Write the tables of one snapshot; the target appears whole, or not at all."""
     target: Any = request.target
     if isinstance(target, str | PathLike) and target != files.STANDARD_STREAM:
+        if "://" in str(target):
+            raise InvalidOptionError("an export is written to a local path, or into a binary file that is open")
         target = Path(target)
     elif target != files.STANDARD_STREAM and not hasattr(target, "write"):
         raise InvalidOptionError("a target is a path, '-', or a binary file that is open for writing")

@@ -4,9 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from omnigraph.engine import exporting, loading, mutating
+from omnigraph.engine import exporting, intake, loading, mutating
 from omnigraph.engine.changes import AddCommit
 from omnigraph.engine.history import History
+from omnigraph.engine.indexing import Indexing
+from omnigraph.engine.parts import Begun
 from omnigraph.engine.recovery import Recovered, Recovery
 from omnigraph.engine.refs import Branches, Tags
 from omnigraph.engine.session import Session
@@ -14,6 +16,7 @@ from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.transaction import Intent, Transaction
 from omnigraph.ids import CommitId
 from omnigraph.model.catalog import Catalog
+from omnigraph.model.indexes import IndexReport
 from omnigraph.model.lineage import MAIN, Commit
 from omnigraph.model.manifest import SchemaRow
 from omnigraph.model.targets import AtBranch, AtCommit
@@ -112,7 +115,7 @@ class Graph:
         found = self._history.resolve(target)
         return Snapshot(found, lambda: self.catalog(found), self._session.tables, self._session.root)
 
-    def transaction(
+    def transaction(  # noqa: PLR0913  (what a write can be told is what its options are)
         self,
         branch: str | None = None,
         *,
@@ -121,10 +124,12 @@ class Graph:
         user_metadata: str | None = None,
         txn: tuple[str, int] | None = None,
         constraints: str = "fail",
+        begun: Begun | None = None,
     ) -> Transaction:
         """Begin a write that becomes one commit, or nothing.
 
         ``txn`` is an application's name and a version that only grows: a rerun with the same pair does nothing.
+        ``begun`` is for a write that another process began, whose tasks staged rows by orders of that commit.
         """
         self._session.writable()
         intent = Intent(
@@ -136,7 +141,7 @@ class Graph:
             constraints=check_constraints(constraints),
         )
         self._recovery.heal()
-        return Transaction(self._session, self._history, intent)
+        return Transaction(self._session, self._history, intent, begun)
 
     def mutate(  # noqa: PLR0913  (what a mutation can be told is what its options are)
         self,
@@ -149,6 +154,7 @@ class Graph:
         actor: str | None = None,
         user_metadata: str | None = None,
         txn: tuple[str, int] | None = None,
+        constraints: str = "fail",
         from_json: bool = False,
     ) -> mutating.MutationResult:
         """Run one query of a `.gq` text as one commit, or not at all; ``name`` says which, if there are several.
@@ -165,13 +171,14 @@ class Graph:
             actor=actor,
             user_metadata=user_metadata,
             txn=txn,
+            constraints=constraints,
             from_json=from_json,
         )
         return mutating.mutate(self, self._session, request)
 
     def load(  # noqa: PLR0913  (what a load can be told is what its options are)
         self,
-        source: loading.Source,
+        source: intake.Source,
         mode: str = "append",
         branch: str | None = None,
         *,
@@ -182,11 +189,13 @@ class Graph:
         actor: str | None = None,
         txn: tuple[str, int] | None = None,
         constraints: str = "fail",
-        progress: loading.Progress | None = None,
+        storage_options: Mapping[str, str] | None = None,
+        progress: intake.Progress | None = None,
     ) -> loading.LoadResult:
-        """Load a file, a folder of Parquet files, a stream or Arrow rows as one commit, or not at all.
+        """Load files, objects, a stream or Arrow rows as one commit, or not at all.
 
         ``append`` inserts, ``merge`` inserts or replaces whole rows, ``overwrite`` replaces the tables that occur.
+        ``storage_options`` are for a source in an object store; the graph's own are used unless they are given.
         """
         self._session.writable()
         request = loading.LoadRequest(
@@ -200,9 +209,10 @@ class Graph:
             actor=actor,
             txn=txn,
             constraints=check_constraints(constraints),
+            storage_options=storage_options,
             progress=progress,
         )
-        return loading.load(self, self._history, request)
+        return loading.load(self, self._session, self._history, request)
 
     def export(  # noqa: PLR0913  (the ways to name a commit, and the options)
         self,
@@ -224,6 +234,16 @@ class Graph:
             target=target, types=types, format=format, overwrite=overwrite, progress=progress
         )
         return exporting.export(found, request)
+
+    def ensure_indices(
+        self, branch: str | None = None, *, types: Sequence[str] | None = None, actor: str | None = None
+    ) -> IndexReport:
+        """Build what the indexes of ids, of ends of edges and of unique texts lack, and publish it as one commit.
+
+        Rows that are written later are not in them until this is run again; they are found all the same.
+        """
+        self._session.writable()
+        return Indexing(self._session, self._history, check_actor(actor)).ensure(self._bound(branch), types)
 
     def heal(self) -> list[Recovered]:
         """Finish or give up what dead writers promised; every write and every read-write open begins with this."""

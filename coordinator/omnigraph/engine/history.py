@@ -8,7 +8,14 @@ from typing import TypeVar, assert_never
 
 from omnigraph.engine.changes import commit_of
 from omnigraph.engine.publisher import Publisher
-from omnigraph.errors import CommitNotFoundError, CorruptGraphError, InvalidOptionError, RefNotFoundError, StorageError
+from omnigraph.errors import (
+    BranchConflictError,
+    CommitNotFoundError,
+    CorruptGraphError,
+    InvalidOptionError,
+    RefNotFoundError,
+    StorageError,
+)
 from omnigraph.ids import CommitId, Incarnation, is_ulid
 from omnigraph.model.catalog import Catalog
 from omnigraph.model.lineage import Branch, Commit, CommitRow, Segment
@@ -70,6 +77,16 @@ class History:
             return found, commit_of(self._manifest, reading, found.head)
 
         return self.looking(look)
+
+    def on_branch(self, commit: CommitId, branch: Branch) -> Commit:
+        """Return a commit of a branch's own history; one that is not on it is a conflict."""
+        found = self.resolve(AtCommit(commit=commit))
+        if not any(found.incarnation == part.incarnation and found.version <= part.upto for part in branch.segments):
+            raise BranchConflictError(
+                f"commit {commit} is not on branch {branch.name!r}, so nothing that began there can be published on it",
+                branch=branch.name,
+            )
+        return found
 
     def looking(self, look: Callable[[Reading], T], first: Reading | None = None) -> T:
         """Look at the newest state; if a file of it was replaced and removed meanwhile, look at the newer one.

@@ -2,27 +2,32 @@
 
 Records of different types may come in any order. They are turned into columns a few megabytes at a time and
 set aside on local disk, one stream per table; only when the input has ended is a branch forked, if one is
-asked for, and a transaction begun. What is held in memory does not grow with the input, but for the ids that
-a transaction keeps.
+asked for, and a transaction begun. What is held in memory does not grow with the input, but for eight bytes for
+each row that a transaction keeps.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from os import PathLike
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pyarrow as pa
 
 from omnigraph.engine.history import History
-from omnigraph.errors import BranchNotFoundError, InvalidDataError, InvalidOptionError
+from omnigraph.engine.intake import Intake, Progress, Source
+from omnigraph.engine.origins import Origins, with_records
+from omnigraph.engine.rejected import Rejected, counted_together, read_together, rejected_schema
+from omnigraph.engine.session import Session
+from omnigraph.engine.transaction import Transaction
+from omnigraph.errors import BranchNotFoundError, InvalidOptionError, OmnigraphError
+from omnigraph.ids import CommitId
 from omnigraph.model.catalog import Catalog
+from omnigraph.model.lineage import Commit
 from omnigraph.model.receipt import Receipt
-from omnigraph.model.schema import TableType, did_you_mean
-from omnigraph.rules import records
+from omnigraph.model.schema import did_you_mean
 from omnigraph.rules.names import check_ref_name
 from omnigraph.rules.who import check_actor, check_message, check_txn
-from omnigraph.storage import record_files as files
+from omnigraph.storage.record_files import check_format
+from omnigraph.storage.record_sources import OBJECT_SCHEME
 from omnigraph.storage.spool import Spool
 
 if TYPE_CHECKING:
@@ -30,15 +35,6 @@ if TYPE_CHECKING:
 
 Mode = Literal["append", "merge", "overwrite"]
 MODES: Final[tuple[Mode, ...]] = ("append", "merge", "overwrite")
-BUFFERED_CHARACTERS_MAX: Final = 8 * 2**20
-BATCH_CHARACTERS_MAX: Final = 2 * 2**20
-BATCH_RECORDS_MAX: Final = 4_096
-PROGRESS_RECORDS: Final = 2_000
-
-Source: TypeAlias = "str | PathLike[str] | pa.Table | pa.RecordBatch | pa.RecordBatchReader | Any"
-Progress: TypeAlias = Callable[[int, int, int | None], None]
-"""Told how many records and bytes were read, and how many bytes there are, if that is known."""
-InMemory = (pa.Table, pa.RecordBatch, pa.RecordBatchReader)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +51,7 @@ class LoadRequest:
     actor: str | None = None
     txn: tuple[str, int] | None = None
     constraints: str = "fail"
+    storage_options: Mapping[str, str] | None = None
     progress: Progress | None = None
 
 
@@ -66,6 +63,11 @@ class LoadResult:
     branch_created: bool
     receipt: Receipt
     rows: Mapping[str, int]
+    left_out: Callable[[str], pa.RecordBatchReader] = field(repr=False, compare=False)
+
+    def rejected(self, type: str) -> pa.RecordBatchReader:
+        """Return the rows of a type that ``constraints="quarantine"`` left out, with the column ``_reasons``."""
+        return self.left_out(type)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
@@ -77,17 +79,34 @@ class LoadResult:
         }
 
 
-def load(graph: "Graph", history: History, request: LoadRequest) -> LoadResult:
-    """Read and check the whole input, then publish it."""
+def load(graph: "Graph", session: Session, history: History, request: LoadRequest) -> LoadResult:
+    """Read and check the whole input, then publish it; a rerun reads nothing."""
     _check(request)
+    landed = _landed(graph, session, request)
+    if landed is not None:
+        return _rerun(graph, history.named(landed), request)
     start = _start(graph, request)
     catalog = graph.catalog(history.named(request.branch if start is None else start))
-    with Spool() as spool:
-        _Intake(catalog, spool, request).read()
+    with Spool() as rows, Spool() as origins:
+        taken, refused = Origins(rows, origins), Rejected()
+        sorted_out = refused if request.constraints == "quarantine" else None
+        Intake(catalog, taken, session.sources.mint_many, sorted_out).read(
+            request.source,
+            only=None if request.type is None else catalog.table_type(request.type),
+            format=None if request.format is None else check_format(request.format),
+            options=_options(session, request),
+            progress=request.progress,
+        )
         if start is not None:
             graph.branches.create(request.branch, from_=start)
-        receipt = _publish(graph, catalog, spool, request)
-        return LoadResult(branch=request.branch, branch_created=start is not None, receipt=receipt, rows=spool.rows)
+        done = _publish(graph, catalog, taken, request)
+        return LoadResult(
+            branch=request.branch,
+            branch_created=start is not None,
+            receipt=replace(done.receipt, rejected=counted_together(refused.counts, done.receipt.rejected)),
+            rows=taken.counts,
+            left_out=read_together(lambda type: refused.reader(catalog.table_type(type)), done.rejected),
+        )
 
 
 def _check(request: LoadRequest) -> None:
@@ -113,211 +132,55 @@ def _start(graph: "Graph", request: LoadRequest) -> str | None:
     return None
 
 
-def _publish(graph: "Graph", catalog: Catalog, spool: Spool, request: LoadRequest) -> Receipt:
-    transaction = graph.transaction(
-        request.branch,
-        message=request.message,
-        actor=request.actor,
-        txn=request.txn,
-        constraints=request.constraints,
+def _landed(graph: "Graph", session: Session, request: LoadRequest) -> CommitId | None:
+    """Return the commit of an earlier run with the same txn, also of one that died and is finished only now."""
+    if request.txn is None:
+        return None
+    graph.heal()
+    app, version = request.txn
+    last = session.publisher.read().state.txns.get(app)
+    return last.commit if last is not None and last.version >= version else None
+
+
+def _rerun(graph: "Graph", commit: Commit, request: LoadRequest) -> LoadResult:
+    """Say which commit an earlier run made; nothing was read, so nothing was left out."""
+    catalog = graph.catalog(commit)
+    return LoadResult(
+        branch=request.branch,
+        branch_created=False,
+        receipt=Receipt(branch=commit.branch, commit=commit.id, version=commit.version, rerun=True),
+        rows={},
+        left_out=lambda type: rejected_schema(catalog.table_type(type)).empty_table().to_reader(),
     )
-    with transaction as tx:
-        write = {"append": tx.append, "merge": tx.upsert, "overwrite": tx.overwrite}[request.mode]
-        rows = spool.rows
-        for table in map(str, catalog.tables):
-            if table in rows:
-                write(table, spool.reader(table))
-    return tx.receipt
 
 
-# -- reading --------------------------------------------------------------------------------------------
+def _options(session: Session, request: LoadRequest) -> Mapping[str, str] | None:
+    """Return how to reach a source in an object store: as the graph is reached, unless it is said."""
+    if request.storage_options is not None or not str(request.source).startswith(OBJECT_SCHEME):
+        return request.storage_options
+    return None if session.root.is_local else session.root.options
 
 
-@dataclass(slots=True)
-class _Waiting:
-    """Rows of one type that are not columns yet, and where each came from."""
-
-    kind: TableType
-    rows: list[records.Row] = field(default_factory=list)
-    numbers: list[int] = field(default_factory=list)
-    lines: list[int] = field(default_factory=list)
-    characters: int = 0
-
-
-class _Intake:
-    """Reads one source into a spool."""
-
-    def __init__(self, catalog: Catalog, spool: Spool, request: LoadRequest) -> None:
-        self._catalog = catalog
-        self._spool = spool
-        self._source = request.source
-        self._format = None if request.format is None else files.check_format(request.format)
-        self._only = None if request.type is None else catalog.table_type(request.type)
-        self._progress = request.progress
-        self._waiting: dict[str, _Waiting] = {}
-        self._characters = 0
-        self._records = 0
-
-    def read(self) -> None:
-        """Read everything, or raise before anything was applied."""
-        if self._only is not None:
-            self._open(self._only)
-        source = self._source
-        if isinstance(source, InMemory):
-            self._read_columns(self._named(None), files.table_batches(source), None)
-        elif hasattr(source, "read") or source == files.STANDARD_STREAM:
-            self._read_stream(source, self._format or "jsonl", None)
-        elif isinstance(source, str | PathLike):
-            self._read_path(Path(source))
-        else:
-            raise InvalidOptionError("a source is a path, a binary file, or a pyarrow table, batch or reader")
-
-    def _read_path(self, path: Path) -> None:
-        if "://" in str(self._source):
-            raise InvalidOptionError("a source is a local path; copy the file here first, or pass an open file")
-        if path.is_dir():
-            if self._format not in (None, "parquet"):
-                raise InvalidOptionError("a folder holds Parquet files, named <Type>.parquet")
-            self._read_folder(path)
-        else:
-            self._read_stream(path, self._format or files.format_of(path), files.stem_of(path))
-
-    def _read_folder(self, folder: Path) -> None:
-        found = files.folder_files(folder)
-        kinds = [self._catalog.type(file.type) for file in found]
-        if self._only is not None:
-            found, kinds = _chosen(found, kinds, self._only)
-        total = sum(file.path.stat().st_size for file in found)
-        done = 0
-        for file, kind in zip(found, kinds, strict=True):
-            self._open(kind)
-            self._read_parquet(kind, file.path)
-            done += file.path.stat().st_size
-            self._tell(done, total)
-
-    def _read_stream(self, source: Any, format: files.Format, name: str | None) -> None:
-        with files.opened(source) as (stream, count):
-            if format == "jsonl":
-                self._read_json(stream, count)
-                return
-            kind = self._named(name)
-            self._open(kind)
-            if format == "csv":
-                self._read_csv(kind, stream, count)
-            elif format == "arrow":
-                given = source if isinstance(source, Path) else stream
-                self._read_columns(kind, files.arrow_batches(given), count)
-            elif isinstance(source, Path):
-                self._read_parquet(kind, source)
-                self._tell(count.total or 0, count.total)
-            else:
-                raise InvalidOptionError("Parquet is read from a path, not from a stream")
-
-    def _read_json(self, stream: Any, count: files.Input) -> None:
-        catalog, only = self._catalog, self._only
-        for record in files.json_records(stream):
-            self._records += 1
-            try:
-                kind, row = records.record_of(catalog, record.value, only)
-            except records.BadRecordError as problem:
-                raise _invalid(problem, record.number, record.line) from problem
-            self._hold(kind, row, record.number, record.line, record.size)
-            if self._records % PROGRESS_RECORDS == 0:
-                self._tell(count.count, count.total)
-        for waiting in self._waiting.values():
-            self._flush(waiting)
-        self._tell(count.count, count.total)
-
-    def _hold(self, kind: TableType, row: records.Row, number: int, line: int, size: int) -> None:
-        waiting = self._waiting.get(kind.name)
-        if waiting is None:
-            self._open(kind)
-            waiting = self._waiting[kind.name] = _Waiting(kind)
-        waiting.rows.append(row)
-        waiting.numbers.append(number)
-        waiting.lines.append(line)
-        waiting.characters += size
-        self._characters += size
-        if waiting.characters >= BATCH_CHARACTERS_MAX or len(waiting.rows) >= BATCH_RECORDS_MAX:
-            self._flush(waiting)
-        elif self._characters >= BUFFERED_CHARACTERS_MAX:
-            self._flush(max(self._waiting.values(), key=lambda each: each.characters))
-
-    def _flush(self, waiting: _Waiting) -> None:
-        if not waiting.rows:
-            return
-        try:
-            batch = records.batch_of_rows(waiting.kind, waiting.rows)
-        except records.BadRecordError as problem:
-            row = problem.row or 0
-            raise _invalid(problem, waiting.numbers[row], waiting.lines[row]) from problem
-        self._spool.add(str(waiting.kind.table), batch)
-        self._characters -= waiting.characters
-        waiting.rows, waiting.numbers, waiting.lines, waiting.characters = [], [], [], 0
-
-    def _read_csv(self, kind: TableType, stream: Any, count: files.Input) -> None:
-        self._take(kind, files.csv_batches(stream), records.batch_of_texts, count)
-
-    def _read_parquet(self, kind: TableType, path: Path) -> None:
-        try:
-            records.check_columns(kind, files.parquet_names(path))
-        except records.BadRecordError as problem:
-            raise _invalid(problem, None, None) from problem
-        self._read_columns(kind, files.parquet_batches(path), None)
-
-    def _read_columns(self, kind: TableType, batches: Iterator[pa.RecordBatch], count: files.Input | None) -> None:
-        self._open(kind)
-        self._take(kind, batches, records.batch_of_columns, count)
-
-    def _take(
-        self,
-        kind: TableType,
-        batches: Iterator[pa.RecordBatch],
-        convert: Callable[[TableType, pa.RecordBatch], pa.RecordBatch],
-        count: files.Input | None,
-    ) -> None:
-        before = self._records
-        for batch in batches:
-            try:
-                fitted = convert(kind, batch)
-            except records.BadRecordError as problem:
-                number = None if problem.row is None else self._records - before + problem.row + 1
-                raise _invalid(problem, number, None) from problem
-            if fitted.num_rows:
-                self._spool.add(str(kind.table), fitted)
-            self._records += batch.num_rows
-            if count is not None:
-                self._tell(count.count, count.total)
-
-    def _open(self, kind: TableType) -> None:
-        self._spool.open_table(str(kind.table), records.plain_schema(kind))
-
-    def _named(self, name: str | None) -> TableType:
-        """Return the type that columns are of: the one that was given, or the one the file is named after."""
-        if self._only is not None:
-            return self._only
-        if name is None:
-            raise InvalidOptionError("columns alone do not say which type they are of; give type=")
-        return self._catalog.type(name)
-
-    def _tell(self, done: int, total: int | None) -> None:
-        if self._progress is not None:
-            self._progress(self._records, done, total)
-
-
-def _chosen(
-    found: list[files.FolderFile], kinds: list[TableType], only: TableType
-) -> tuple[list[files.FolderFile], list[TableType]]:
-    pairs = [(file, kind) for file, kind in zip(found, kinds, strict=True) if kind is only]
-    return [file for file, _ in pairs], [kind for _, kind in pairs]
-
-
-def _invalid(problem: records.BadRecordError, number: int | None, line: int | None) -> InvalidDataError:
-    place = "" if number is None else f"record {number}: " if line is None else f"record {number} (line {line}): "
-    return InvalidDataError(
-        f"{place}{problem}; nothing was applied",
-        record=number,
-        line=line,
-        table_key=problem.table,
-        column=problem.column,
-    )
+def _publish(graph: "Graph", catalog: Catalog, rows: Origins, request: LoadRequest) -> Transaction:
+    table: str | None = None
+    try:
+        transaction = graph.transaction(
+            request.branch,
+            message=request.message,
+            actor=request.actor,
+            txn=request.txn,
+            constraints=request.constraints,
+        )
+        with transaction as tx:
+            write = {"append": tx.append, "merge": tx.upsert, "overwrite": tx.overwrite}[request.mode]
+            for kind in catalog.table_types:
+                table = str(kind.table)
+                if table in rows.counts:
+                    write(table, rows.reader(kind))
+            table = None
+    except OmnigraphError as problem:
+        told = with_records(problem, catalog, rows, table)
+        if told is problem:
+            raise
+        raise told from problem
+    return tx

@@ -30,6 +30,7 @@ from omnigraph.rules.gq_tree import QueryText
 from omnigraph.rules.mutation_rows import Place, TableScript, holding
 from omnigraph.rules.records import plain_schema
 from omnigraph.rules.values import compute
+from omnigraph.rules.who import check_constraints
 from omnigraph.storage.lance_door import Scan
 from omnigraph.storage.lance_ids import present
 from omnigraph.storage.layout import table_location
@@ -54,6 +55,7 @@ class MutateRequest:
     actor: str | None = None
     user_metadata: str | None = None
     txn: tuple[str, int] | None = None
+    constraints: str = "fail"
     from_json: bool = False
 
 
@@ -87,6 +89,11 @@ def mutate(graph: "Graph", session: Session, request: MutateRequest) -> Mutation
     """Run one query of a text as one commit."""
     if not isinstance(request.text, str):
         raise InvalidOptionError(f"a mutation is a text, not a {type(request.text).__name__}")
+    if check_constraints(request.constraints) == "quarantine":
+        raise InvalidOptionError(
+            "a mutation is applied whole or not at all, so none of its rows can be left out; "
+            "choose constraints 'fail' or 'off', or write the rows with load or a transaction"
+        )
     query = select(request.text, request.name)
     try:
         receipt = _published(graph, session, query, request)
@@ -154,6 +161,7 @@ class _Running:
             actor=request.actor,
             user_metadata=request.user_metadata,
             txn=request.txn,
+            constraints=request.constraints,
         )
         self._base = _CommitRows(session, self._tx.base)
         self.upserts_new = False

@@ -19,6 +19,7 @@ from omnigraph.rules.schema_compile import FreshIds, compile_schema
 from omnigraph.rules.who import check_actor
 from omnigraph.storage.audit import Audit
 from omnigraph.storage.lance_door import SwapLostError, SwappedRows, SwapUncertainError, Tables
+from omnigraph.storage.lance_indexing import Indexes
 from omnigraph.storage.layout import AUDIT, MANIFEST, table_location
 from omnigraph.storage.manifest import Manifest, Reading
 from omnigraph.storage.objects import open_objects
@@ -113,6 +114,7 @@ def _graph(
         publisher=Publisher(manifest, sources, reading),
         tables=Tables(place.options),
         staging=Staging(place.options),
+        indexes=Indexes(place.options),
         sidecars=Sidecars(objects),
         audit=Audit(SwappedRows(place.uri(AUDIT), place.options), objects, AUDIT),
         sources=sources,

@@ -1,7 +1,14 @@
 """Watching the ids of a write go by, and telling afterwards which of them went by twice."""
 
+from typing import Final
+
+import numpy as np
+
 from omnigraph.rules.fingerprints import Fingerprints, fingerprints, occurring_twice
 from omnigraph.rules.values import Column
+
+SORTED_TOGETHER_MAX: Final = 2**20
+PARTS_LOG2: Final = 4
 
 
 class Repeats:
@@ -15,5 +22,16 @@ class Repeats:
         self._noted.append(fingerprints(ids))
 
     def doubtful(self) -> Fingerprints:
-        """Return the fingerprints that were seen more than once: nearly always those of ids that were."""
-        return occurring_twice(self._noted)
+        """Return, ascending, the fingerprints seen more than once: nearly always those of ids that were.
+
+        They are sorted a part at a time, because sorting needs as much memory again.
+        """
+        if sum(map(len, self._noted)) <= SORTED_TOGETHER_MAX:
+            return occurring_twice(self._noted)
+        shift = np.uint64(64 - PARTS_LOG2)
+        return np.concatenate(
+            [
+                occurring_twice(noted[noted >> shift == number] for noted in self._noted)
+                for number in range(1 << PARTS_LOG2)
+            ]
+        )

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from omnigraph.engine.history import History
-from omnigraph.engine.integrity import Integrity, refuse
+from omnigraph.engine.integrity import Integrity, refuse, staged_changes
 from omnigraph.engine.session import Session
 from omnigraph.errors import InvalidDataError, VersionConflictError
 from omnigraph.failpoints import Failpoint, reach
@@ -53,7 +53,9 @@ class Sealer:
 
     def _check_again(self, sidecar: Sidecar, head: Commit, promises: list[TablePromise]) -> None:
         """Check constraints on tables that are others than those the write was checked on."""
-        violations = Integrity(self._session, self._history.catalog(head), promises, head.pins).violations()
+        catalog = self._history.catalog(head)
+        changes = staged_changes(self._session, catalog, promises)
+        violations = Integrity(self._session, catalog, changes, head.pins).violations()
         if violations and all(isinstance(promise.staged, StagedDelete) for promise in promises):
             # Who deletes wants what depends on it to go too; something came that was not there to be found.
             moved = next(_moved(sidecar, head))
@@ -71,7 +73,9 @@ class Sealer:
         uri = self._uri(promise)
         moved = pin != promise.expected
         if moved:
-            self._check_commutes(promise, pin, uri)
+            _check_commutes(promise, pin)
+        if promise.must_be_new and pin is not None and (moved or not promise.is_new_on_expected):
+            self._check_new(promise, pin, uri)
         base = pin.lance_version if pin else None
         staging = self._session.staging
         if moved and isinstance(promise.staged, StagedAppend | StagedUpsert):
@@ -93,20 +97,14 @@ class Sealer:
     def _uri(self, promise: TablePromise) -> str:
         return self._session.root.uri(table_location(promise.key.kind, promise.table))
 
-    def _check_commutes(self, promise: TablePromise, pin: Pin | None, uri: str) -> None:
-        """Refuse work that was planned on a table that is another one now, unless it only adds or replaces by id."""
-        if not promise.commutes:
-            seen, found = (p.version if p else 0 for p in (promise.expected, pin))
-            raise VersionConflictError(
-                f"{promise.key} is at version {found}, but this was planned on {seen}; refresh and retry",
-                table_key=str(promise.key),
-                expected=seen,
-                actual=found,
-            )
-        if promise.must_be_new and pin is not None:
-            there = self._session.staging.present(uri, pin.lance_version, _inserts(promise.staged))
-            if there:
-                raise duplicates(str(promise.key), there, "exist already")
+    def _check_new(self, promise: TablePromise, pin: Pin, uri: str) -> None:
+        """Refuse inserts that meet their own ids."""
+        inserts = _inserts(promise.staged)
+        if promise.few_ids is not None:
+            self._session.staging.told(inserts, promise.few_ids)
+        there = self._session.staging.present(uri, pin.lance_version, inserts)
+        if there:
+            raise duplicates(str(promise.key), there, "exist already")
 
     def draft(self, work: SealedWork) -> Draft:
         """Return the commit that makes sealed work visible."""
@@ -136,6 +134,19 @@ class Sealer:
             if pin is not None and pin != before:
                 base = before.lance_version if before else None
                 self._session.staging.landed(self._uri(promise), base, pin.lance_version, promise.staged)
+
+
+def _check_commutes(promise: TablePromise, pin: Pin | None) -> None:
+    """Refuse work that was planned on a table that is another one now, unless it only adds or replaces by id."""
+    if promise.commutes:
+        return
+    seen, found = (p.version if p else 0 for p in (promise.expected, pin))
+    raise VersionConflictError(
+        f"{promise.key} is at version {found}, but this was planned on {seen}; refresh and retry",
+        table_key=str(promise.key),
+        expected=seen,
+        actual=found,
+    )
 
 
 def _inserts(staged: Staged) -> StagedAppend | StagedUpsert:

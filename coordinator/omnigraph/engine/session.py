@@ -9,6 +9,7 @@ from omnigraph.rules.refs import Stamp
 from omnigraph.rules.who import check_actor
 from omnigraph.storage.audit import Audit
 from omnigraph.storage.lance_door import Tables
+from omnigraph.storage.lance_indexing import Indexes
 from omnigraph.storage.manifest import Manifest
 from omnigraph.storage.roots import GraphRoot
 from omnigraph.storage.sidecars import Sidecars
@@ -24,6 +25,7 @@ class Session:
     publisher: Publisher
     tables: Tables
     staging: Staging
+    indexes: Indexes
     sidecars: Sidecars
     audit: Audit
     sources: Sources

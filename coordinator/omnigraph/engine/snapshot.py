@@ -6,17 +6,22 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.engine.parts import Verb, WorkOrder
+from omnigraph.engine.shares import Share, balanced, enough_for, shares_wanted
 from omnigraph.errors import InvalidOptionError
 from omnigraph.model.catalog import Catalog
 from omnigraph.model.lineage import Commit
 from omnigraph.model.schema import TableType, did_you_mean
 from omnigraph.model.tables import TableKey
-from omnigraph.rules.arrow_schema import arrow_schema
-from omnigraph.storage.lance_door import Scan, Tables
+from omnigraph.rules.arrow_schema import arrow_schema, is_blob
+from omnigraph.storage.lance_door import Predicate, Scan, Tables
+from omnigraph.storage.lance_staging import LIMITS, WriteLimits
 from omnigraph.storage.layout import table_location
 from omnigraph.storage.roots import GraphRoot
+from omnigraph.storage.staging import Ticket
 
 COLUMNS_SHOWN_MAX = 20
+BLOB_ROWS_MAX = 64  # blobs may be large, and a batch of them is read whole
 
 
 class Snapshot:
@@ -69,6 +74,49 @@ class Snapshot:
     ) -> pa.Table:
         """Read rows of a type."""
         return self.scan(type, columns=columns, where=where, limit=limit).read_all()
+
+    def shares(
+        self,
+        type: str,
+        *,
+        columns: Sequence[str] | None = None,
+        where: Predicate | None = None,
+        limit: int | None = None,
+        parallelism: int = 1,
+    ) -> tuple[Share, ...]:
+        """Cut a read into shares of about equal size that other processes can read; an empty table has none."""
+        kind = self._kind(type)
+        schema = arrow_schema(kind)
+        wanted = tuple(schema.names if columns is None else columns)
+        _refuse_unknown_columns(kind, schema, wanted)
+        if where is not None:
+            self._tables.scan_empty(schema, Scan(where=where)).read_all()  # a mistake is told here, not by a task
+        pin = self.commit.pins.get(kind.table_id)
+        if pin is None:
+            return ()
+        fragments = self._tables.fragments(self._uri(kind), pin.lance_version)
+        chosen = enough_for(fragments, limit if where is None else None)
+        return tuple(
+            Share(
+                uri=self._uri(kind),
+                version=pin.lance_version,
+                fragments=group,
+                columns=wanted,
+                options=self._root.options,
+                where=where,
+                limit=limit,
+                batch_rows=BLOB_ROWS_MAX if any(is_blob(schema.field(name)) for name in wanted) else None,
+            )
+            for group in balanced(chosen, shares_wanted(chosen, parallelism))
+        )
+
+    def order(self, type: str, verb: Verb, *, limits: WriteLimits = LIMITS, is_checked: bool = True) -> WorkOrder:
+        """Return what tasks elsewhere need to stage rows against this snapshot; a transaction takes what they make."""
+        kind = self._kind(type)
+        pin = self.commit.pins.get(kind.table_id)
+        version = None if pin is None else pin.lance_version
+        ticket = Ticket(uri=self._uri(kind), base_version=version, limits=limits)
+        return WorkOrder(verb=verb, kind=kind, ticket=ticket, options=self._root.options, is_checked=is_checked)
 
     def entity(self, type: str, id: str) -> dict[str, Any] | None:
         """Return one node or edge by its id, or None; no other table is touched."""

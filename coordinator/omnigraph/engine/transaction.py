@@ -6,18 +6,22 @@ promises, seals and publishes. Whatever fails before that leaves only files nobo
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import pyarrow as pa
 
 from omnigraph.engine.ahead import ahead
 from omnigraph.engine.committer import Committer, Progress
+from omnigraph.engine.given import Writing
 from omnigraph.engine.history import History
-from omnigraph.engine.integrity import Integrity, reads_of, refuse
+from omnigraph.engine.integrity import Integrity, reads_of, refuse, staged_changes
 from omnigraph.engine.owners import this_process
+from omnigraph.engine.parts import Begun, Verb, gather
+from omnigraph.engine.quarantine import Quarantine
+from omnigraph.engine.rejected import rejected_schema
 from omnigraph.engine.repeats import Repeats
 from omnigraph.engine.sealing import duplicates
 from omnigraph.engine.session import Session
@@ -25,12 +29,13 @@ from omnigraph.errors import InvalidOptionError, MixedMutationError, OmnigraphEr
 from omnigraph.failpoints import Failpoint, reach
 from omnigraph.ids import CommitId, TableId
 from omnigraph.model.lineage import Commit
-from omnigraph.model.receipt import Receipt, TableReceipt
+from omnigraph.model.receipt import Receipt, RejectedRows, TableReceipt
 from omnigraph.model.schema import ENDPOINT_COLUMNS, NodeType, TableType
 from omnigraph.model.sidecar import ReadPin, Sidecar, TablePromise
-from omnigraph.model.staged import Staged, StagedAppend, StagedOverwrite
+from omnigraph.model.staged import RowSet, Staged, StagedAppend, StagedDelete, StagedOverwrite, StagedUpsert
 from omnigraph.rules.arrow_schema import arrow_schema
 from omnigraph.rules.conform import Rows, conform
+from omnigraph.rules.constraints import Violation
 from omnigraph.rules.row_checks import RowChecks
 from omnigraph.rules.values import Column
 from omnigraph.storage.lance_door import Scan
@@ -39,7 +44,6 @@ from omnigraph.storage.staging import Ticket
 
 AnyRows: TypeAlias = "Rows | pa.RecordBatchReader | Iterable[Mapping[str, Any]]"
 LONG_ROWS_MIN = 65_536
-Verb = Literal["append", "upsert", "overwrite", "delete"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,23 +70,32 @@ class _Table:
     parts: list[Staged] = field(default_factory=list)
     repeats: Repeats = field(default_factory=Repeats)
     deleted_ids: list[Column] = field(default_factory=list)
+    deleted_rows: list[RowSet] = field(default_factory=list)
+    found: list[Violation] = field(default_factory=list)
     predicates: list[str] = field(default_factory=list)
 
     @property
     def key(self) -> str:
         return str(self.kind.table)
 
+    @property
+    def violations(self) -> list[Violation]:
+        return self.checks.violations + self.found
+
 
 class Transaction:
     """A context manager: leave the block and everything is published, raise in it and nothing is."""
 
-    def __init__(self, session: Session, history: History, intent: Intent) -> None:
+    def __init__(self, session: Session, history: History, intent: Intent, begun: Begun | None = None) -> None:
         self._session = session
         self._history = history
         self._intent = intent
-        self._branch, self._base = history.head(intent.branch)
+        self._branch, self._base = history.head(intent.branch, None if begun is None else begun.incarnation)
+        if begun is not None:
+            self._base = history.on_branch(begun.base, self._branch)
         self._catalog = history.catalog(self._base)
         self._tables: dict[TableId, _Table] = {}
+        self._quarantine = Quarantine(session, self._catalog) if intent.constraints == "quarantine" else None
         self._open = True
         self._receipt: Receipt | None = None
         self._landed_before = self._earlier_commit()
@@ -93,17 +106,29 @@ class Transaction:
         return self._base
 
     @property
+    def is_rerun(self) -> bool:
+        """Whether this very txn has landed before: then nothing is done, and rows need not be made at all."""
+        return self._landed_before is not None
+
+    @property
     def receipt(self) -> Receipt:
         """What was published; there is none before the block has ended well."""
         if self._receipt is None:
             raise TransactionStateError("this transaction has not been published, so it has no receipt")
         return self._receipt
 
+    def rejected(self, type: str) -> pa.RecordBatchReader:
+        """Return the rows of a type that ``constraints="quarantine"`` left out, with the column ``_reasons``."""
+        kind, receipt = self._catalog.table_type(type), self.receipt
+        if self._quarantine is None or not receipt.rejected:
+            return rejected_schema(kind).empty_table().to_reader()
+        return self._quarantine.rejected.reader(kind)
+
     def append(self, type: str, rows: AnyRows) -> None:
         """Insert rows; one whose id exists already makes the whole transaction fail. A reader is streamed."""
         with self._working("append", type) as table:
             if table is not None:
-                self._stage(table, rows, self._session.staging.append)
+                self._give(table, "append", rows)
 
     def upsert(self, type: str, rows: AnyRows, *, strict: bool = False) -> None:
         """Insert rows, or replace those that have their id; rows that are there already, value for value, stay.
@@ -114,13 +139,13 @@ class Transaction:
         with self._working("upsert", type) as table:
             if table is not None:
                 table.is_strict |= strict
-                self._stage(table, rows, self._session.staging.upsert)
+                self._give(table, "upsert", rows)
 
     def overwrite(self, type: str, rows: AnyRows) -> None:
         """Replace all rows of one type, and of no other; no rows at all empty it."""
         with self._working("overwrite", type) as table:
             if table is not None:
-                self._stage(table, rows, self._session.staging.overwrite)
+                self._give(table, "overwrite", rows)
 
     def delete(self, type: str, where: str | None = None, *, ids: Sequence[str] | None = None) -> None:
         """Delete the rows of a type that a filter holds for, or that have these ids."""
@@ -137,6 +162,44 @@ class Transaction:
                 table.deleted_ids.append(pa.array(list(ids or ()), pa.string()))
             if table.predicates and table.deleted_ids:
                 raise InvalidOptionError(f"delete rows of {table.key} by filter or by ids, not by both at once")
+
+    def staged(self, type: str, verb: Verb, parts: Iterable[str]) -> None:
+        """Take what tasks elsewhere staged by an order of the snapshot this began on; each part once.
+
+        It is checked and published like rows that were given here.
+        """
+        with self._working(verb, type) as table:
+            if table is None:
+                return
+            self._take(table, verb, parts)
+
+    def _take(self, table: _Table, verb: Verb, texts: Iterable[str]) -> None:
+        if self._quarantine is not None:
+            raise InvalidOptionError("rows staged elsewhere can not be sorted out; choose constraints 'fail' or 'off'")
+        gathered = gather(verb, texts, table.ticket, table.kind)
+        table.parts += gathered.staged
+        table.deleted_rows += gathered.rows
+        table.found += gathered.violations
+        for ids in self._session.staging.staged_ids(table.ticket.uri, gathered.staged):
+            table.repeats.note(ids)
+
+    def changed(self, type: str, *, put: Iterable[str], inserted: Iterable[str], deleted: Iterable[str]) -> None:
+        """Take the rows of one type that tasks elsewhere put, inserted and found to delete, as one change.
+
+        All of it was made from what was read, so the table may not have changed since; nodes that go take their
+        edges along. Nothing else can be in the same transaction.
+        """
+        if self._tables:
+            raise MixedMutationError("a change of rows goes alone: nothing was applied; use a transaction of its own")
+        parts: dict[Verb, list[str]] = {"upsert": list(put), "append": list(inserted), "delete": list(deleted)}
+        for verb, texts in parts.items():
+            with self._working("upsert", type) as table:
+                if table is None or not texts:
+                    continue
+                table.is_strict = True
+                self._take(table, verb, texts)
+        for table in self._tables.values():
+            table.verbs = {verb for verb, texts in parts.items() if texts}
 
     def __enter__(self) -> Self:
         self._usable()
@@ -191,12 +254,22 @@ class Transaction:
         table.verbs.add(verb)
         return table
 
-    def _stage(self, table: _Table, rows: AnyRows, stage: Callable[[Ticket, pa.RecordBatchReader], Staged]) -> None:
-        _step(Failpoint.BEFORE_STAGE)
-        schema = arrow_schema(table.kind)
+    def _give(self, table: _Table, verb: Writing, rows: AnyRows) -> None:
+        """Stage rows, or set them aside until it is known which of them are good."""
+        if self._quarantine is not None:
+            self._quarantine.take(table.kind, verb, _parts(rows))
+            return
         batches = self._conformed(table, rows)
-        if _is_long(rows):
-            batches = ahead(batches)
+        self._stage(table, verb, ahead(batches) if _is_long(rows) else batches)
+
+    def _stage(self, table: _Table, verb: Writing, batches: Iterator[pa.RecordBatch]) -> None:
+        _step(Failpoint.BEFORE_STAGE)
+        schema, staging = arrow_schema(table.kind), self._session.staging
+        stagers: dict[Writing, Callable[[Ticket, pa.RecordBatchReader], Staged]] = {
+            "append": staging.append,
+            "upsert": staging.upsert,
+            "overwrite": staging.overwrite,
+        }
         if table.ticket.base_version is None:
             first = next(batches, None)
             if first is None:
@@ -204,7 +277,7 @@ class Transaction:
             self._session.tables.ensure(table.ticket.uri, schema)
             batches = chain([first], batches)
         reader = pa.RecordBatchReader.from_batches(schema, batches)
-        table.parts.append(stage(table.ticket, reader))
+        table.parts.append(stagers[verb](table.ticket, reader))
         _step(Failpoint.AFTER_STAGE)
 
     def _conformed(self, table: _Table, rows: AnyRows) -> Iterator[pa.RecordBatch]:
@@ -240,12 +313,14 @@ class Transaction:
 
     def _publish_once(self) -> Receipt:
         is_checked = self._intent.constraints != "off"
+        is_settled = self._settle()
         promises = self._promises()
-        if is_checked:
-            broken = [violation for table in self._tables.values() for violation in table.checks.violations]
-            refuse(broken + Integrity(self._session, self._catalog, promises, self._base.pins).violations())
+        if is_checked and not is_settled:
+            broken = [violation for table in self._tables.values() for violation in table.violations]
+            changes = staged_changes(self._session, self._catalog, promises)
+            refuse(broken + Integrity(self._session, self._catalog, changes, self._base.pins).violations())
         if not promises:
-            return Receipt(branch=self._branch.name, commit=None, version=None)
+            return Receipt(branch=self._branch.name, commit=None, version=None, rejected=self._rejected_counts)
         progress = Progress()
         commit = Committer(self._session, self._history).commit(
             self._sidecar(promises, is_checked=is_checked), self._session.stamp(self._intent.actor), progress
@@ -257,7 +332,21 @@ class Transaction:
             tables={key: TableReceipt(**metrics) for key, metrics in commit.metrics.items()},
             attempts=progress.attempts,
             milliseconds=progress.milliseconds,
+            rejected=self._rejected_counts,
         )
+
+    def _settle(self) -> bool:
+        """Stage the good ones of the rows that were set aside; tell whether there were any rows to decide about."""
+        if self._quarantine is None or not self._quarantine.is_used:
+            return False
+        self._quarantine.settle(self._base.pins)
+        for table, verb in self._quarantine.parts:
+            self._stage(self._tables[table], verb, self._quarantine.wanted(table, verb))
+        return True
+
+    @property
+    def _rejected_counts(self) -> Mapping[str, RejectedRows]:
+        return {} if self._quarantine is None else self._quarantine.rejected.counts
 
     def _promises(self) -> tuple[TablePromise, ...]:
         if any("delete" in table.verbs for table in self._tables.values()):
@@ -270,15 +359,20 @@ class Transaction:
         self._refuse_repeats(table)
         staging = self._session.staging
         inserts = [part for part in table.parts if isinstance(part, StagedAppend)]
-        if pin is not None and inserts:
-            there = staging.present(table.ticket.uri, pin.lance_version, staging.joined(inserts))
+        added = staging.joined(inserts) if inserts else None
+        is_left = False
+        if pin is not None and added is not None and self._quarantine is None:
+            # A few rows for a table that others write to: whoever seals them must look anyway, and once is enough.
+            is_left = staging.is_behind(table.ticket.uri, pin.lance_version, added.rows)
+            there = [] if is_left else staging.present(table.ticket.uri, pin.lance_version, added)
             if there:
                 raise duplicates(table.key, there, "exist already")
         staged = staging.combined(table.ticket, table.parts) if table.parts else None
         changes_nothing = isinstance(staged, StagedOverwrite) and pin is None and not staged.files
         if staged is None or staged.is_empty or changes_nothing:
             return None
-        return self._promise(table, staged)
+        few = None if added is None else staging.few_ids(table.ticket.uri, added)
+        return replace(self._promise(table, staged), is_new_on_expected=not is_left, few_ids=few)
 
     def _promise(self, table: _Table, staged: Staged) -> TablePromise:
         return TablePromise(
@@ -299,24 +393,36 @@ class Transaction:
             if kind.table_id not in self._tables and not among:
                 continue
             table = self._table("delete", kind)
-            staged = self._deletion(table, among)
-            if staged is None or staged.is_empty:
+            deleted = self._deletion(table, among)
+            promise = self._with_written(table, deleted)
+            if promise is not None:
+                yield promise
+            if deleted is None or deleted.is_empty:
                 continue
-            yield self._promise(table, staged)
-            gone = self._session.staging.gone_ids(table.ticket.uri, staged).chunks
+            gone = self._session.staging.gone_ids(table.ticket.uri, deleted).chunks
             for edge in self._catalog.edges:
                 for end, node in zip(ENDPOINT_COLUMNS, (edge.source, edge.target), strict=True):
                     if node == kind.name and isinstance(kind, NodeType):
                         incident.setdefault(edge.table_id, {}).setdefault(end, []).extend(gone)
 
-    def _deletion(self, table: _Table, among: Mapping[str, Column]) -> Staged | None:
+    def _with_written(self, table: _Table, deleted: StagedDelete | None) -> TablePromise | None:
+        """Return what is promised for a table that loses rows, and perhaps gets some in the same change."""
+        written = self._written(table)
+        if deleted is None or deleted.is_empty:
+            return written
+        if written is None:
+            return self._promise(table, deleted)
+        assert isinstance(written.staged, StagedAppend | StagedUpsert)  # noqa: S101  an overwrite goes alone
+        return replace(written, staged=self._session.staging.mixed(table.ticket, written.staged, deleted))
+
+    def _deletion(self, table: _Table, among: Mapping[str, Column]) -> StagedDelete | None:
         _step(Failpoint.BEFORE_STAGE)
         if table.ticket.base_version is None:
             for predicate in table.predicates:  # nothing can match, but a mistake is a mistake
                 self._session.tables.scan_empty(arrow_schema(table.kind), Scan(where=predicate)).read_all()
         where = " OR ".join(f"({predicate})" for predicate in table.predicates) or None
         ids = pa.concat_arrays(table.deleted_ids) if table.deleted_ids else None
-        staged = self._session.staging.delete(table.ticket, where, ids, among)
+        staged = self._session.staging.delete(table.ticket, where, ids, among, table.deleted_rows)
         _step(Failpoint.AFTER_STAGE)
         return staged
 
@@ -327,7 +433,8 @@ class Transaction:
 
     def _sidecar(self, promises: tuple[TablePromise, ...], *, is_checked: bool) -> Sidecar:
         verbs = sorted({verb for table in self._tables.values() for verb in table.verbs})
-        read = reads_of(self._catalog, promises) if is_checked else ()
+        changes = staged_changes(self._session, self._catalog, promises)
+        read = reads_of(self._catalog, changes) if is_checked else ()
         return Sidecar(
             operation=self._session.sources.mint(),
             commit=CommitId(self._session.sources.mint()),

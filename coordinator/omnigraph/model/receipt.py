@@ -31,10 +31,23 @@ class TableReceipt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RejectedRows:
+    """How many rows of one table were not written, and how many of them for which reason; a row may have several."""
+
+    rows: int
+    reasons: Mapping[str, int]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {"rows": self.rows, "reasons": dict(self.reasons)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
     """What a transaction made visible; ``commit`` is None when there was nothing to do.
 
-    ``rerun`` says that this very txn had landed before, in ``commit``, and nothing was done now.
+    ``rerun`` says that this very txn had landed before, in ``commit``, and nothing was done now. ``rejected`` counts
+    by table the rows that ``constraints="quarantine"`` left out.
     """
 
     branch: str
@@ -44,6 +57,7 @@ class Receipt:
     attempts: int = 0
     milliseconds: Mapping[str, float] = field(default_factory=dict)
     rerun: bool = False
+    rejected: Mapping[str, RejectedRows] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
@@ -55,4 +69,5 @@ class Receipt:
             "attempts": self.attempts,
             "milliseconds": dict(self.milliseconds),
             "rerun": self.rerun,
+            "rejected": {key: rows.to_dict() for key, rows in self.rejected.items()},
         }

@@ -20,7 +20,7 @@ TYPE_NAME = re.compile(r"[A-Z][A-Za-z0-9_]*")
 IDENTIFIER = re.compile(r"[a-z_][A-Za-z0-9_]*")
 
 ENDPOINT_COLUMNS = ("src", "dst")
-RESERVED_COLUMNS = frozenset({"id", "src", "dst", "_distance", "_score", "_relevance_score"})
+RESERVED_COLUMNS = frozenset({"id", "src", "dst", "_distance", "_score", "_relevance_score", "_reasons"})
 RESERVED_COLUMN_PREFIXES = ("__", "_row", "_commit", "_change", "_omni")
 
 

@@ -35,8 +35,9 @@ class Owner:
 class TablePromise:
     """What is promised for one table: seal ``staged`` on ``expected`` under ``transaction``.
 
-    ``must_be_new`` are inserts that may not meet an id that is there already. ``is_strict`` work was made from
-    what was read, and fits on nothing but that.
+    ``must_be_new`` are inserts that may not meet an id that is there already; ``is_new_on_expected`` tells whether
+    that was made sure of. ``is_strict`` work was made from what was read, and fits on nothing but that.
+    ``few_ids`` are the ids of the rows to insert if these are few: whoever helps need not read them from a file.
     """
 
     table: TableId
@@ -46,6 +47,8 @@ class TablePromise:
     staged: Staged
     must_be_new: bool
     is_strict: bool = False
+    is_new_on_expected: bool = True
+    few_ids: tuple[str, ...] | None = None
 
     @property
     def metrics(self) -> dict[str, int]:
@@ -61,13 +64,15 @@ class TablePromise:
                 counts["rows_deleted"] = deleted
             case StagedUpsert(rows_inserted=inserted, rows_updated=updated, rows_unchanged=unchanged):
                 counts |= {"rows_inserted": inserted, "rows_updated": updated, "rows_unchanged": unchanged}
+                counts["rows_deleted"] = self.staged.rows_deleted
         size = 0 if isinstance(self.staged, StagedDelete) else self.staged.bytes
         return counts | {"files": len(self.staged.files), "bytes": size}
 
     @property
     def commutes(self) -> bool:
         """Whether the work fits on a table that has moved: it only adds rows, or replaces them by id."""
-        return isinstance(self.staged, StagedAppend | StagedUpsert) and not self.is_strict
+        deletes = isinstance(self.staged, StagedUpsert) and self.staged.rows_deleted > 0
+        return isinstance(self.staged, StagedAppend | StagedUpsert) and not self.is_strict and not deletes
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -79,6 +84,8 @@ class TablePromise:
             "staged": self.staged.to_json(),
             "must_be_new": self.must_be_new,
             "strict": self.is_strict,
+            "new_on_expected": self.is_new_on_expected,
+            "few_ids": None if self.few_ids is None else list(self.few_ids),
         }
 
     @classmethod
@@ -94,6 +101,8 @@ class TablePromise:
             staged=staged_from_json(body["staged"]),
             must_be_new=_truth(body, "must_be_new"),
             is_strict=_truth(body, "strict"),
+            is_new_on_expected=_truth(body, "new_on_expected"),
+            few_ids=None if body["few_ids"] is None else _texts(body, "few_ids"),
         )
 
 
@@ -224,6 +233,13 @@ def _text(body: Mapping[str, Any], name: str) -> str:
     if type(value) is not str:
         raise ValueError(f"{name} is {value!r}")
     return value
+
+
+def _texts(body: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    value = body[name]
+    if type(value) is not list or any(type(each) is not str for each in value):
+        raise ValueError(f"{name} is {value!r}")
+    return tuple(value)
 
 
 def _truth(body: Mapping[str, Any], name: str) -> bool:

@@ -177,6 +177,8 @@ class StagedUpsert:
     rows; ``deletions`` take out the old forms. ``unchanged`` says which rows of the base version are
     what the input says already: they were not written, but when the work is moved onto another
     version their values are still owed, and the base version has them.
+
+    ``rows_deleted`` of the rows that ``deletions`` take out have no new form: they go. Such work is never moved.
     """
 
     kind: ClassVar[str] = "upsert"
@@ -189,11 +191,12 @@ class StagedUpsert:
     rows_inserted: int
     bytes: int
     files: tuple[str, ...]
+    rows_deleted: int = 0
 
     @property
     def rows_updated(self) -> int:
         """How many existing rows get other values."""
-        return sum(deletion.out.rows for deletion in self.deletions)
+        return sum(deletion.out.rows for deletion in self.deletions) - self.rows_deleted
 
     @property
     def rows_unchanged(self) -> int:
@@ -213,7 +216,7 @@ class StagedUpsert:
     @property
     def is_empty(self) -> bool:
         """Whether sealing it would change nothing."""
-        return not self.replacements and not self.insertions
+        return not self.replacements and not self.insertions and not self.rows_deleted
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values; the version as text, because most JSON readers lose its low bits."""
@@ -227,13 +230,16 @@ class StagedUpsert:
             "inserted": self.rows_inserted,
             "bytes": self.bytes,
             "files": list(self.files),
+            # Only if there are some: who does not know the word must not take such work for a plain upsert.
+            **({"deleted": self.rows_deleted} if self.rows_deleted else {}),
         }
 
     @classmethod
     def from_json(cls, body: Any) -> "StagedUpsert":
         """Read it back; strict."""
         names = {"base", "replacements", "insertions", "deletions", "unchanged", "inserted", "bytes", "files"}
-        read = _Reader(body, {*_HEAD, *names})
+        mixed = {"deleted"} if isinstance(body, Mapping) and "deleted" in body else set()
+        read = _Reader(body, {*_HEAD, *names, *mixed})
         return cls(
             base_version=read.version("base"),
             replacements=tuple(Replacement.from_json(item) for item in read.items("replacements", dict)),
@@ -243,6 +249,7 @@ class StagedUpsert:
             rows_inserted=read.count("inserted"),
             bytes=read.count("bytes"),
             files=read.texts("files"),
+            rows_deleted=read.count("deleted") if mixed else 0,
         )
 
 

@@ -8,6 +8,8 @@ knows SQL can run them. Relations:
 - ``base``: rows of the table as it is, at least all those that could match
 - ``nodes``, ``new_nodes``, ``gone_nodes``: the same for the node type an edge refers to
 - ``touched``: the ids of nodes whose edges are to be counted
+- ``given``, ``given_nodes``: the rows of ``new`` and of ``new_nodes`` with a number, ``row``, to find them again by
+- ``broken``: what a plan returned
 
 Columns: ``id``; ``ref``, the id of a node an edge refers to; ``value``, what must be unique: one column or a struct of
 several, of rows that have no null among them.
@@ -23,19 +25,61 @@ from omnigraph.model.schema import ENDPOINT_COLUMNS, EdgeType, NodeType, TableTy
 ANY_COUNT: Final = 2**62
 SCHEMAS_HELD_MAX: Final = 256
 
-MISSING_ENDPOINTS: Final = """
+
+@dataclass(frozen=True, slots=True)
+class Blame:
+    """A query for the given rows that what a plan returned is due to, by number; of the node type if it says so."""
+
+    sql: str
+    of_nodes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A query whose rows break a rule, and queries for whom to blame: the first that names anyone counts."""
+
+    sql: str
+    blames: tuple[Blame, ...] = ()
+
+
+HAVING_IDS: Final = "SELECT g.row AS row FROM given g WHERE g.id IN (SELECT id FROM broken)"
+REPEATED_IDS: Final = "SELECT row FROM given WHERE id IN (SELECT id FROM given GROUP BY id HAVING count(*) > 1)"
+
+MISSING_ENDPOINTS: Final = Plan(
+    """
 SELECT e.id AS id, e.ref AS value FROM new e
 WHERE e.ref NOT IN (SELECT id FROM nodes WHERE id NOT IN (SELECT id FROM gone_nodes))
   AND e.ref NOT IN (SELECT id FROM new_nodes)
-"""
+""",
+    (Blame(HAVING_IDS),),
+)
 
-DANGLING_EDGES: Final = """
+DANGLING_EDGES: Final = Plan("""
 SELECT e.id AS id, e.ref AS value FROM base e
 WHERE e.ref IN (SELECT id FROM gone_nodes) AND e.ref NOT IN (SELECT id FROM new_nodes)
   AND e.id NOT IN (SELECT id FROM gone)
-"""
+""")
 
-CARDINALITY: Final = """
+# Of a node with too many edges all that were given, since none of them is the one too many.
+_EDGES_TOO_MANY: Final = Blame("""
+SELECT g.row AS row FROM given g WHERE g.ref IN (SELECT id FROM broken WHERE value > $most)
+""")
+# Nodes that were not there before and have too few edges.
+_NODES_TOO_EARLY: Final = Blame(
+    """
+SELECT g.row AS row FROM given_nodes g
+WHERE g.id NOT IN (SELECT id FROM nodes) AND g.id IN (SELECT id FROM broken WHERE value < $least)
+""",
+    of_nodes=True,
+)
+# Edges that were led away from a node that was there before, and now has too few.
+_EDGES_LED_AWAY: Final = Blame("""
+SELECT g.row AS row FROM given g JOIN base b ON b.id = g.id
+WHERE b.ref <> g.ref AND b.ref IN (SELECT id FROM broken WHERE value < $least)
+""")
+
+CARDINALITY: Final = Plan(
+    """
 WITH after AS (
   SELECT ref FROM base WHERE id NOT IN (SELECT id FROM gone) UNION ALL SELECT ref FROM new
 ), alive AS (
@@ -45,17 +89,22 @@ WITH after AS (
 )
 SELECT id, edges AS value FROM counted
 WHERE edges > $most OR (edges < $least AND id IN (SELECT id FROM alive))
-"""
+""",
+    (_EDGES_TOO_MANY, _NODES_TOO_EARLY, _EDGES_LED_AWAY),
+)
 
+REPEATED_VALUES: Final = Plan(
+    "SELECT min(id) AS id, count(*) AS times, value FROM new GROUP BY value HAVING count(*) > 1",
+    (Blame("SELECT g.row AS row FROM given g JOIN new n ON n.id = g.id JOIN broken b ON n.value = b.value"),),
+)
 
-REPEATED_VALUES: Final = """
-SELECT min(id) AS id, count(*) AS times, value FROM new GROUP BY value HAVING count(*) > 1
-"""
-
-TAKEN_VALUES: Final = """
+TAKEN_VALUES: Final = Plan(
+    """
 SELECT n.id AS id, b.id AS other, n.value AS value FROM base b JOIN new n ON b.value = n.value
 WHERE b.id <> n.id AND b.id NOT IN (SELECT id FROM gone)
-"""
+""",
+    (Blame(HAVING_IDS),),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 import base64
 import binascii
 import re
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from math import isinf, isnan
 from typing import Any
 
@@ -21,15 +21,13 @@ from omnigraph.model.schema import (
 )
 from omnigraph.rules.arrow_schema import arrow_type
 from omnigraph.rules.gq_messages import shown
+from omnigraph.rules.moments import days_of, microseconds_of
 from omnigraph.rules.values import MisfitError, column_of
 
 NUMBER_CHARACTERS_MAX = 400
 BLOB_PREFIX = "base64:"
 
-DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
-DATETIME = re.compile(
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}:[0-9]{2})?", re.ASCII
-)
+FIRST_MOMENT = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def number_of(text: str) -> int | float:
@@ -49,23 +47,19 @@ def number_of(text: str) -> int | float:
 
 def date_of(text: str) -> date:
     """Return the day a text means: ``2024-01-31``."""
-    if DATE.fullmatch(text) is None:
-        raise MisfitError(f"{shown(text)} is not a day like 2024-01-31")
     try:
-        return date.fromisoformat(text)
-    except ValueError as problem:
-        raise MisfitError(f"{shown(text)} is not a day: {problem}") from problem
+        return FIRST_MOMENT.date() + timedelta(days=days_of(text))
+    except (MisfitError, OverflowError) as problem:
+        raise MisfitError(f"{shown(text)} is not a day like 2024-01-31: {problem}") from problem
 
 
 def datetime_of(text: str) -> datetime:
     """Return the moment a text means, in UTC: ``2024-01-31T10:00:00Z``; without a zone it is UTC already."""
-    if DATETIME.fullmatch(text) is None:
-        raise MisfitError(f"{shown(text)} is not a moment like 2024-01-31T10:00:00Z, with at most 6 decimals")
     try:
-        moment = datetime.fromisoformat(text)
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    except (ValueError, OverflowError) as problem:
-        raise MisfitError(f"{shown(text)} is not a moment: {problem}") from problem
+        return FIRST_MOMENT + timedelta(microseconds=microseconds_of(text))
+    except (MisfitError, OverflowError) as problem:
+        what = "a moment like 2024-01-31T10:00:00Z, with at most 6 decimals"
+        raise MisfitError(f"{shown(text)} is not {what}: {problem}") from problem
 
 
 def from_json_form(value: Any, kind: PropertyType) -> Any:

@@ -17,7 +17,7 @@ POSITIVE_INFINITY: Final = float("inf")
 NEGATIVE_INFINITY: Final = float("-inf")
 """These very objects stand for the words; a number that is too large becomes another infinity."""
 
-_CONSTANTS: Final = {"NaN": float("nan"), "Infinity": POSITIVE_INFINITY, "-Infinity": NEGATIVE_INFINITY}
+CONSTANTS: Final = {"NaN": float("nan"), "Infinity": POSITIVE_INFINITY, "-Infinity": NEGATIVE_INFINITY}
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 
@@ -30,8 +30,8 @@ class JsonError(ValueError):
         self.line = line
 
 
-class _RepeatedNameError(ValueError):
-    pass
+class RepeatedNameError(ValueError):
+    """An object has a name twice."""
 
 
 class JsonRecord(NamedTuple):
@@ -47,7 +47,7 @@ class JsonStream:
     """Takes text piece by piece and yields the values that are complete."""
 
     def __init__(self) -> None:
-        self._decode = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_CONSTANTS.__getitem__).raw_decode
+        self._decode = json.JSONDecoder(object_pairs_hook=object_of, parse_constant=CONSTANTS.__getitem__).raw_decode
         self._rest = ""
         self.line = 1
         self.number = 0
@@ -61,6 +61,11 @@ class JsonStream:
     def last_line(self) -> int:
         """The line on which the text taken so far ends."""
         return self.line + self._rest.count("\n")
+
+    def pass_over(self, text: str, values: int) -> None:
+        """Count text that someone else has read, and the values that were in it."""
+        self.number += values
+        self.line += text.count("\n")
 
     def take(self, text: str, *, last: bool) -> Iterator[JsonRecord]:
         """Yield the values that end in this piece; with the last piece, an unfinished one is an error."""
@@ -92,7 +97,7 @@ class JsonStream:
             if len(text) - start > RECORD_CHARACTERS_MAX:
                 raise self._error(f"a record has more than {RECORD_CHARACTERS_MAX} characters") from None
             return None, start
-        except _RepeatedNameError as problem:
+        except RepeatedNameError as problem:
             raise self._error(str(problem)) from None
         except RecursionError:
             raise self._error("invalid JSON: lists and objects are nested too deeply") from None
@@ -111,12 +116,13 @@ def decode(text: str) -> Any:
     return found[0]
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return names and values as an object, or raise RepeatedNameError."""
     found = dict(pairs)
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]
         again = next(name for name in names if names.count(name) > 1)
-        raise _RepeatedNameError(f"an object has {ascii(again)[:60]} twice")
+        raise RepeatedNameError(f"an object has {ascii(again)[:60]} twice")
     return found
 
 

@@ -12,7 +12,7 @@ from omnigraph.rules.values import Column, MisfitError
 _DATE = r"([+-]?\d{4,7})-(\d\d)-(\d\d)"
 _DAY = re.compile(_DATE, re.ASCII)
 _MOMENT = re.compile(
-    _DATE + r"[Tt ]([01]\d|2[0-3]):([0-5]\d):([0-5]\d)(?:\.(\d+))?([Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)?", re.ASCII
+    _DATE + r"[Tt ]([01]\d|2[0-3]):([0-5]\d)(?::([0-5]\d)(?:\.(\d+))?)?([Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)?", re.ASCII
 )
 _EPOCH: Final = date(1970, 1, 1).toordinal()
 _CYCLE_YEARS: Final = 400
@@ -37,7 +37,7 @@ def days_of(value: Any) -> int:
 def microseconds_of(value: Any) -> int:
     """Return microseconds since 1970 from an RFC 3339 text, or from a whole number of milliseconds.
 
-    A text without a zone is UTC, as it is everywhere in omnigraph.
+    A text without a zone is UTC, as it is everywhere in omnigraph. The seconds may be left away.
     """
     if type(value) is int:
         return value * 1_000
@@ -47,7 +47,7 @@ def microseconds_of(value: Any) -> int:
     year, month, day, hours, minutes, seconds, fraction, zone = found.groups()
     if fraction is not None and fraction[6:].strip("0"):
         raise MisfitError(f"{_shown(value)} is more exact than a microsecond")
-    clock = (int(hours) * 60 + int(minutes) - _offset_minutes(zone)) * 60 + int(seconds)
+    clock = (int(hours) * 60 + int(minutes) - _offset_minutes(zone)) * 60 + int(seconds or 0)
     part = int(fraction[:6].ljust(6, "0")) if fraction else 0
     return _days(year, month, day) * DAY_MICROSECONDS + clock * 1_000_000 + part
 

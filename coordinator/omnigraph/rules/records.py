@@ -9,7 +9,7 @@ from omnigraph.errors import TypeNotFoundError
 from omnigraph.model.catalog import Catalog
 from omnigraph.model.schema import ENDPOINT_COLUMNS, EdgeType, TableType, did_you_mean
 from omnigraph.rules.arrow_schema import arrow_schema, is_blob
-from omnigraph.rules.identity import key_ids
+from omnigraph.rules.identity import ID_CHARACTERS_MAX, key_ids
 from omnigraph.rules.record_values import text_column, typed_column
 from omnigraph.rules.values import Column, MisfitError, compute, converted, infinities
 
@@ -17,6 +17,8 @@ Row: TypeAlias = dict[str, Any]
 NODE_FIELDS = frozenset({"type", "data", "id"})
 EDGE_FIELDS = frozenset({"edge", "from", "to", "data", "id"})
 ENDPOINT_NAMES = {"from": "src", "to": "dst"}
+SHORT_KEY_CHARACTERS_MAX = ID_CHARACTERS_MAX // 8
+"""However they are escaped, keys of so few characters make no id that is too long."""
 
 
 class BadRecordError(ValueError):
@@ -108,19 +110,37 @@ def _with_id(kind: TableType, value: Row, data: Row) -> Row:
 # -- many rows ------------------------------------------------------------------------------------------
 
 
-def batch_of_rows(kind: TableType, rows: Sequence[Row]) -> pa.RecordBatch:
-    """Return decoded rows as columns, or raise BadRecordError naming the first row at fault in a column."""
+def batch_of_rows(
+    kind: TableType, rows: Sequence[Row], beside: Mapping[str, Sequence[Any]] | None = None
+) -> pa.RecordBatch:
+    """Return decoded rows as columns, or raise BadRecordError naming the first row at fault in a column.
+
+    What stands beside the rows are whole columns, which the rows must not have too.
+    """
     schema = plain_schema(kind)
+    apart = beside or {}
     named: set[str] = set().union(*rows)
-    for name in sorted(named - set(schema.names)):
+    for name in sorted((named - set(schema.names)) | (named & set(apart))):
         first = next(number for number, row in enumerate(rows) if name in row)
         raise _unknown_column(kind, name, schema.names, first)
 
     def column(field: Any) -> Column:
-        values = [row.get(field.name) for row in rows] if field.name in named else [None] * len(rows)
+        if field.name in apart:
+            values = apart[field.name]
+        elif field.name in named:
+            values = _values(rows, field.name)
+        else:
+            return pa.nulls(len(rows), field.type)
         return _fitted(kind, field, len(rows), lambda start, end: typed_column(values[start:end], field.type))
 
     return _batch(kind, schema, column)
+
+
+def _values(rows: Sequence[Row], name: str) -> list[Any]:
+    try:
+        return [row[name] for row in rows]
+    except KeyError:
+        return [row.get(name) for row in rows]
 
 
 def batch_of_texts(kind: TableType, texts: pa.RecordBatch) -> pa.RecordBatch:
@@ -235,6 +255,7 @@ def _batch(kind: TableType, schema: pa.Schema, column: Callable[[Any], Column]) 
                 column=field.name,
             )
     _check_key(kind, columns)
+    _check_lengths(kind, columns)
     return pa.RecordBatch.from_arrays(list(columns.values()), schema=schema)
 
 
@@ -243,8 +264,7 @@ def _check_key(kind: TableType, columns: Mapping[str, Column]) -> None:
     given = columns["id"]
     if not kind.key_columns or given.null_count == len(given):
         return
-    chunked = {name: pa.chunked_array([columns[name]]) for name in kind.key_columns}
-    differs = compute.fill_null(compute.not_equal(given, key_ids(chunked, kind.key_columns)), False)
+    differs = compute.fill_null(compute.not_equal(given, ids_of(kind, columns)), False)
     if compute.any(differs).as_py():
         raise BadRecordError(
             f"{kind.table}: 'id' differs from the key ({', '.join(kind.key_columns)}) it is made from",
@@ -252,3 +272,45 @@ def _check_key(kind: TableType, columns: Mapping[str, Column]) -> None:
             table=str(kind.table),
             column="id",
         )
+
+
+def _check_lengths(kind: TableType, columns: Mapping[str, Column]) -> None:
+    """Refuse an id that has no characters, or too many."""
+    if len(kind.key_columns) > 1 or (kind.key_columns and not pa.types.is_string(columns[kind.key_columns[0]].type)):
+        longest = max(_characters(columns[name]) for name in kind.key_columns)
+        if longest <= SHORT_KEY_CHARACTERS_MAX // len(kind.key_columns):
+            return
+    lengths = compute.utf8_length(ids_of(kind, columns))
+    bad = compute.fill_null(compute.or_(compute.equal(lengths, 0), compute.greater(lengths, ID_CHARACTERS_MAX)), False)
+    if compute.any(bad).as_py():
+        raise BadRecordError(
+            f"{kind.table}: an id has 1 to {ID_CHARACTERS_MAX} characters",
+            row=compute.index(bad, True).as_py(),
+            table=str(kind.table),
+            column="id",
+        )
+
+
+def _characters(column: Column) -> int:
+    """Return the length of the longest text of a column; what is no text is short."""
+    return int(compute.max(compute.utf8_length(column)).as_py() or 0) if pa.types.is_string(column.type) else 0
+
+
+# -- ids ------------------------------------------------------------------------------------------------
+
+
+def ids_of(kind: TableType, columns: Mapping[str, Column]) -> Column:
+    """Return the ids of rows: those their keys make, or those that were given, of which some may be missing."""
+    if not kind.key_columns:
+        return columns["id"]
+    return key_ids({name: pa.chunked_array([columns[name]]) for name in kind.key_columns}, kind.key_columns)
+
+
+def with_ids(kind: TableType, batch: pa.RecordBatch, mint: Callable[[int], Sequence[str]]) -> pa.RecordBatch:
+    """Return rows with an id for each, if their type has no key to make it from."""
+    given: Column = batch.column("id")
+    if kind.key_columns or not given.null_count:
+        return batch
+    fresh = pa.array(mint(given.null_count), pa.string())
+    ids = compute.replace_with_mask(given, compute.is_null(given), fresh)
+    return batch.set_column(batch.schema.get_field_index("id"), batch.schema.field("id"), ids)

@@ -1,7 +1,7 @@
 """What a row alone must satisfy: enum, range, check. Nulls are exempt: that a value is required is checked before."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Final, TypeAlias
 
@@ -16,6 +16,7 @@ from omnigraph.rules.values import Column, compute
 SAMPLE_MAX: Final = 20
 
 Broken: TypeAlias = npt.NDArray[np.bool_]
+Places: TypeAlias = npt.NDArray[np.int64]
 
 
 class RowChecks:
@@ -29,10 +30,18 @@ class RowChecks:
 
     def look(self, rows: pa.Table | pa.RecordBatch) -> None:
         """Check some rows and keep count of those that are wrong."""
+        for name, column, broken in self._broken(rows):
+            self._note(name, column, rows, broken)
+
+    def broken(self, rows: pa.Table | pa.RecordBatch) -> list[tuple[str, Places]]:
+        """Return which constraints some rows break, each with the places of the rows, and keep no count."""
+        return [(name, places) for name, _, places in self._broken(rows)]
+
+    def _broken(self, rows: pa.Table | pa.RecordBatch) -> Iterator[tuple[str, str, Places]]:
         for name, column, broken_in in self._checks:
-            broken = np.flatnonzero(broken_in(_whole(rows.column(column))))
-            if len(broken):
-                self._note(name, column, rows, broken)
+            places = np.flatnonzero(broken_in(_whole(rows.column(column))))
+            if len(places):
+                yield name, column, places
 
     @property
     def violations(self) -> list[Violation]:
@@ -42,7 +51,7 @@ class RowChecks:
             for name, count in self._counts.items()
         ]
 
-    def _note(self, name: str, column: str, rows: pa.Table | pa.RecordBatch, broken: "npt.NDArray[np.int64]") -> None:
+    def _note(self, name: str, column: str, rows: pa.Table | pa.RecordBatch, broken: Places) -> None:
         self._counts[name] = self._counts.get(name, 0) + len(broken)
         sample = self._samples.setdefault(name, [])
         for place in broken[: max(0, SAMPLE_MAX - len(sample))].tolist():

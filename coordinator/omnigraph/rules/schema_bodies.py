@@ -33,6 +33,7 @@ from omnigraph.rules.schema_source import MarkedError
 from omnigraph.rules.schema_text import Attribute, EdgeText, InterfaceText, Member, NodeText, PropertyText, Word
 
 PROPERTIES_MAX = 2_000
+ENDS = ("from", "to")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +68,7 @@ def read_body(members: Sequence[Member], kind: TypeKind) -> Body:
     if constraints and kind is TypeKind.INTERFACE:
         problem = f"an interface can not have '@{constraints[0].name.text}(…)' in its body"
         raise MarkedError(constraints[0].mark, problem, "put it into the nodes that implement the interface")
-    _check_property_names([each.written.name for each in annotated])
+    _check_property_names([each.written.name for each in annotated], kind)
     properties: list[PropertyDraft] = []
     placed: list[Placed] = []
     embeds: list[Embed] = []
@@ -115,10 +116,13 @@ def _misplaced_card(attribute: Attribute) -> MarkedError:
     return MarkedError(attribute.mark, "@card belongs to the header of an edge", hint)
 
 
-def _check_property_names(names: Sequence[Word]) -> None:
+def _check_property_names(names: Sequence[Word], kind: TypeKind) -> None:
     first: dict[str, Word] = {}
     for name in names:
         check_property_name(name)
+        if kind is TypeKind.EDGE and name.text.lower() in ENDS:
+            hint = "on an edge, from and to are its two nodes, in records and in mutations; choose another name"
+            raise MarkedError(name.mark, f"the property name {name.text!r} is reserved", hint)
         earlier = first.setdefault(name.text.lower(), name)
         if earlier is not name:
             hint = (

@@ -76,7 +76,7 @@ def check_property_name(name: Word) -> None:
     _check_length(name)
     if is_reserved_column(name.text):
         hint = (
-            "names id, src, dst, _distance, _score and those starting with __, _row, _commit, _change, _omni are ours"
+            "id, src, dst, _distance, _score, _reasons and what starts with __, _row, _commit, _change, _omni are ours"
         )
         raise MarkedError(name.mark, f"the property name {name.text!r} is reserved", hint)
 

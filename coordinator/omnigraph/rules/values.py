@@ -41,6 +41,8 @@ def converted(column: Column, wanted: pa.DataType) -> Column:
         return column
     if _family(column.type) not in (_family(wanted), "nothing"):
         raise MisfitError(f"the column is {wanted}, but {column.type} was given; convert it first")
+    if pa.types.is_fixed_size_list(wanted):
+        column = _with_values(column)
     try:
         fitted = column.cast(wanted, safe=True)
     except ARROW_ERRORS as problem:
@@ -49,6 +51,14 @@ def converted(column: Column, wanted: pa.DataType) -> Column:
     if pa.types.is_date64(column.type) and not fitted.cast(column.type).equals(column):
         raise MisfitError("a date has a time of day")
     return fitted
+
+
+def _with_values(column: Column) -> Column:
+    """Return lists with a buffer of values, if an empty one: Arrow crashes on lists that were sent without any."""
+    if not _is_list(column.type) or pa.types.is_fixed_size_list(column.type):
+        return column
+    chunks = [chunk if len(chunk.values) else pa.array(chunk.to_pylist(), column.type) for chunk in column.chunks]
+    return pa.chunked_array(chunks, column.type)
 
 
 def _refuse_broken_text(column: Column) -> None:

@@ -7,7 +7,7 @@ from omnigraph.errors import InvalidOptionError
 ACTOR_CHARACTERS_MAX = 200
 MESSAGE_CHARACTERS_MAX = 16_384
 RESERVED_ACTOR_PREFIX = "omnigraph:"
-CONSTRAINT_MODES = ("fail", "off")
+CONSTRAINT_MODES = ("fail", "quarantine", "off")
 
 
 def check_actor(actor: str | None) -> str | None:

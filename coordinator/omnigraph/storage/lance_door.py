@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from lance import LanceDataset, LanceOperation
 from lance.commit import CommitConflictError
 from lance.dataset import Transaction
-from lance.fragment import FragmentMetadata, write_fragments
+from lance.fragment import FragmentMetadata, LanceFragment, write_fragments
 
 from omnigraph.errors import InvalidOptionError, StorageError
 from omnigraph.storage.roots import StorageOptions, scrub
@@ -178,6 +178,13 @@ class SwappedRows:
         return RowsAt(handle, tuple(files), self._options)
 
 
+def _fragment(handle: LanceDataset, number: int) -> LanceFragment:
+    found = handle.get_fragment(number)
+    if found is None:
+        raise StorageError(f"version {handle.version} of {handle.uri} has no fragment {number}")
+    return found
+
+
 def _is_panic(problem: BaseException) -> bool:
     return type(problem).__module__ == "pyo3_runtime"
 
@@ -246,6 +253,17 @@ class Scan:
     columns: Sequence[str] | None = None
     where: Predicate | None = None
     limit: int | None = None
+    fragments: Sequence[int] | None = None
+    batch_rows: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FragmentSize:
+    """A piece of a table that can be read by itself, and how large it is."""
+
+    number: int
+    rows: int
+    bytes: int
 
 
 class Tables:
@@ -277,6 +295,20 @@ class Tables:
         """Stream rows of a sealed version; blobs come as their bytes."""
         return self._stream(self._open(uri, version), request)
 
+    def fragments(self, uri: str, version: int) -> tuple[FragmentSize, ...]:
+        """Return the pieces a sealed version is made of."""
+        handle = self._open(uri, version)
+        with self._reading(None):
+            every = [fragment.metadata for fragment in handle.get_fragments()]
+            return tuple(
+                FragmentSize(
+                    number=int(each.id),
+                    rows=int(each.num_rows),
+                    bytes=sum(int(file.file_size_bytes or 0) for file in each.files),
+                )
+                for each in every
+            )
+
     def scan_empty(self, schema: pa.Schema, request: Scan) -> pa.RecordBatchReader:
         """Stream a table that has no rows yet, as particular about the request as one that has."""
         return self._stream(lance.write_dataset(schema.empty_table(), "memory://"), request)
@@ -287,6 +319,8 @@ class Tables:
                 columns=None if request.columns is None else list(request.columns),
                 filter=request.where,
                 limit=request.limit,
+                fragments=None if request.fragments is None else [_fragment(handle, n) for n in request.fragments],
+                batch_size=request.batch_rows,
                 prefilter=True,
                 blob_handling="all_binary",
             )

@@ -22,7 +22,15 @@ from lance.fragment import FragmentMetadata, LanceFragment
 from omnigraph.rules.fingerprints import Sieve
 from omnigraph.rules.values import Column, compute
 from omnigraph.storage.lance_door import file_name
-from omnigraph.storage.lance_rows import few_enough, has_id_index, ids_in, looked_up, open_at, sifted, translated
+from omnigraph.storage.lance_rows import (
+    few_enough,
+    ids_in,
+    indexed_fragments,
+    looked_up,
+    open_at,
+    sifted,
+    translated,
+)
 from omnigraph.storage.roots import StorageOptions
 
 SMALL_FILE_ROWS_MAX: Final = 16_384
@@ -106,16 +114,25 @@ class KnownIds:
                 self._add(table, [name], each)
             self._cover(table, handle, cover.large)
 
+    def is_behind(self, handle: LanceDataset) -> bool:
+        """Tell whether versions of this table were looked at, but not this one."""
+        with self._lock:
+            table = self._tables.get(handle.uri)
+            return table is not None and len(table.covers) > 0 and int(handle.version) not in table.covers
+
     def suspects(
-        self, handle: LanceDataset, wanted: Iterable[Column], read: ReadIds
+        self, handle: LanceDataset, wanted: Iterable[Column], read: ReadIds, indexed: frozenset[int] = frozenset()
     ) -> tuple[list[str], frozenset[int]] | None:
-        """Return which ids small files may hold, and the fragments that must be searched; None: search all."""
+        """Return which ids small files may hold, and the fragments that must be searched; None: search all.
+
+        Small files of ``indexed`` fragments are not read to know them: they are among those to be searched.
+        """
         with self._lock:
             table = self._table(handle.uri)
             seen = int(handle.version) in table.covers
             known = next((each for each in reversed(table.covers.values()) if each.is_akin(handle)), None)
         if not seen:
-            self._look(table, handle, known, read)
+            self._look(table, handle, known, read, indexed)
         with self._lock:
             cover = table.covers.get(int(handle.version))
             ids = table.ids
@@ -123,14 +140,16 @@ class KnownIds:
             return None  # too large, or too much else was looked at meanwhile
         return [text for each in wanted if ids for text in each.to_pylist() if text in ids], cover.large
 
-    def _look(self, table: _Table, handle: LanceDataset, known: _Cover | None, read: ReadIds) -> None:
+    def _look(
+        self, table: _Table, handle: LanceDataset, known: _Cover | None, read: ReadIds, indexed: frozenset[int]
+    ) -> None:
         """Look at the fragments of a version that the nearest known one has not, and read their small files."""
         fragments = handle.fragment_ids()
         large = set() if known is None else set(known.large & set(fragments))
         unknown = []
         for fragment in map(handle.get_fragment, fragments if known is None else fragments - known.fragments):
             assert fragment is not None  # noqa: S101  its number was just listed
-            if fragment.physical_rows > SMALL_FILE_ROWS_MAX:
+            if fragment.physical_rows > SMALL_FILE_ROWS_MAX or int(fragment.fragment_id) in indexed:
                 large.add(int(fragment.fragment_id))
             elif (name := file_name(fragment.metadata)) not in table.files:
                 with self._lock:
@@ -185,14 +204,18 @@ def present(uri: str, version: int, ids: IdStream, count: int, *, options: Stora
     with translated(f"ids of {uri} can not be looked for", options):
         if count == 0 or int(handle.count_rows()) == 0:
             return []
-        if few_enough(handle, count) and has_id_index(handle):
-            wanted = pa.concat_arrays([chunk for column in ids() for chunk in _chunks(column)])
-            return [str(text) for text in looked_up(handle, wanted).column("id").to_pylist()]
-        found = KNOWN_IDS.suspects(handle, ids(), lambda fragments: _ids_of_files(handle, fragments, options))
+        indexed = indexed_fragments(handle, "id") if few_enough(handle, count) else frozenset()
+        found = KNOWN_IDS.suspects(handle, ids(), lambda fragments: _ids_of_files(handle, fragments, options), indexed)
         if found is None:
             return _searched(handle, None, ids)
         suspects, large = found
-        there = {*_really_there(handle, suspects), *(_searched(handle, large, ids) if large else ())}
+        there = set(_really_there(handle, suspects))
+        if large & indexed:
+            wanted = pa.concat_arrays([chunk for column in ids() for chunk in _chunks(column)])
+            known = looked_up(handle, wanted, _fragments(handle, large & indexed)).column("id")
+            there.update(str(text) for text in known.to_pylist())
+        if large - indexed:
+            there.update(_searched(handle, large - indexed, ids))
         return sorted(there)
 
 

@@ -8,6 +8,7 @@ Rows that were unchanged and are no longer what they were are taken from the old
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -18,7 +19,7 @@ from lance.file import LanceFileSession
 from lance.fragment import FragmentMetadata
 
 from omnigraph.errors import InvalidOptionError, StorageError
-from omnigraph.model.staged import Replacement, StagedAppend, StagedUpsert
+from omnigraph.model.staged import Replacement, StagedAppend, StagedDelete, StagedUpsert
 from omnigraph.rules.identity import repeated
 from omnigraph.rules.values import Column, compute
 from omnigraph.storage.lance_door import SEAL_DRAWS_MAX, Sealed
@@ -109,6 +110,40 @@ def combine_upserts(uri: str, parts: Iterable[StagedUpsert], *, options: Storage
         rows_inserted=sum(part.rows_inserted for part in every),
         bytes=sum(part.bytes for part in every),
         files=(*data, *names),
+    )
+
+
+def take_out_too(
+    uri: str, staged: StagedAppend | StagedUpsert, gone: StagedDelete, *, options: StorageOptions
+) -> StagedUpsert:
+    """Make one piece of rows that come and rows that go, both worked out against the same version."""
+    handle = open_at(uri, gone.base_version, options)
+    upsert = _as_upsert(staged, gone.base_version)
+    if upsert.base_version != gone.base_version:
+        raise InvalidOptionError("rows that come and rows that go were worked out against different versions")
+    replaced = united([deletion.out for deletion in upsert.deletions])
+    out = np.concatenate([replaced, united([deletion.out for deletion in gone.deletions])])
+    unchanged = united(upsert.unchanged)
+    if len(np.unique(np.concatenate([out, unchanged]))) != len(out) + len(unchanged):
+        raise repeated_ids(_repeated_rows(handle, np.concatenate([out, unchanged]), options))
+    deletions, names = delete_rows(handle, np.sort(out), options)
+    data = [name for name in upsert.files if name.startswith(f"{DATA}/")]
+    return replace(upsert, deletions=deletions, files=(*data, *names), rows_deleted=gone.deleted)
+
+
+def _as_upsert(staged: StagedAppend | StagedUpsert, base_version: int) -> StagedUpsert:
+    """Return staged work as an upsert; rows that are known to be new are one without replacements."""
+    if isinstance(staged, StagedUpsert):
+        return staged
+    return StagedUpsert(
+        base_version=base_version,
+        replacements=(),
+        insertions=staged.fragments,
+        deletions=(),
+        unchanged=(),
+        rows_inserted=staged.rows,
+        bytes=staged.bytes,
+        files=staged.files,
     )
 
 

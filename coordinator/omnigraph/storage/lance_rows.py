@@ -156,13 +156,23 @@ def has_index(handle: LanceDataset, column: str) -> bool:
     return any(list(index.field_names) == [column] for index in handle.describe_indices())
 
 
-def looked_up(handle: LanceDataset, ids: Column) -> pa.Table:
-    """Return id, row id and address of the rows with these ids, by the index."""
+def looked_up(handle: LanceDataset, ids: Column, fragments: Any = None) -> pa.Table:
+    """Return id, row id and address of the rows with these ids, by the index; of some fragments, or of all."""
     parts = []
     for start in range(0, len(ids), IDS_PER_LOOKUP_MAX):
         few = pc.field("id").isin(ids.slice(start, IDS_PER_LOOKUP_MAX))
-        parts.append(handle.scanner(["id"], few, with_row_id=True, with_row_address=True).to_table())
+        found = handle.scanner(["id"], few, fragments=fragments, with_row_id=True, with_row_address=True)
+        parts.append(found.to_table())
     return pa.concat_tables(parts)
+
+
+def indexed_fragments(handle: LanceDataset, column: str) -> frozenset[int]:
+    """Return the fragments whose values in a column can be looked up."""
+    covered: set[int] = set()
+    for index in handle.describe_indices():
+        if list(index.field_names) == [column]:
+            covered |= {int(number) for segment in index.segments for number in segment.fragment_ids}
+    return frozenset(covered)
 
 
 def _scanned(handle: LanceDataset, ids: Column) -> pa.Table:

@@ -166,7 +166,7 @@ def _growth(handle: LanceDataset, staged: Staged) -> int:
         case StagedDelete():
             return -staged.deleted
         case StagedUpsert():
-            return staged.rows_inserted
+            return staged.rows_inserted - staged.rows_deleted
         case _:
             assert_never(staged)
 

@@ -10,6 +10,7 @@ input says (:mod:`omnigraph.rules.same_rows` decides) is neither written nor cou
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -59,11 +60,13 @@ from omnigraph.storage.lance_rows import (
     rows_where,
     stored_schema,
     translated,
+    united,
 )
 from omnigraph.storage.roots import StorageOptions
 from omnigraph.storage.row_scratch import MEMORY_BYTES_DEFAULT, Scratch, pieces
 
 SAMPLE_MAX: Final = 5
+BESIDE_ROWS_MIN: Final = 8_192
 DELETION_SUFFIX: Final = {"array": "arrow", "bitmap": "bin"}
 DELETIONS: Final = "_deletions"
 
@@ -133,24 +136,25 @@ def stage_upsert(
     return Upserting(handle, limits, options).stage(reader)
 
 
-def stage_delete(
+def stage_delete(  # noqa: PLR0913  (the ways to say which rows go)
     uri: str,
     base_version: int,
     *,
     where: Predicate | None = None,
     ids: Ids | None = None,
     among: Mapping[str, Column] | None = None,
+    rows: Sequence[RowSet] = (),
     options: StorageOptions,
 ) -> StagedDelete:
     """Take rows out of exactly ``base_version``; an empty value if none match.
 
-    Those that a predicate holds for, those with some ids, and those that have one of some texts in a column: a
-    row that matches in several ways goes once.
+    Those that a predicate holds for, those with some ids, those that have one of some texts in a column, and those
+    that were found before: a row that matches in several ways goes once.
     """
     handle = open_at(uri, base_version, options)
-    found = []
+    found = [united(rows)] if rows else []
     if where is not None:
-        found.append(_matching(handle, where, options))
+        found.append(rows_matching(handle, where, options))
     if ids is not None:
         found.append(_with_ids(handle, ids, options))
     for column, texts in (among or {}).items():
@@ -163,7 +167,8 @@ def stage_delete(
     return StagedDelete(base_version=int(handle.version), deletions=deletions, files=files)
 
 
-def _matching(handle: LanceDataset, where: Predicate, options: StorageOptions) -> UnsignedNumbers:
+def rows_matching(handle: LanceDataset, where: Predicate | None, options: StorageOptions) -> UnsignedNumbers:
+    """Return the addresses of the rows that a predicate holds for."""
     if isinstance(where, str) and len(where) > PREDICATE_CHARACTERS_MAX:
         raise InvalidOptionError(
             f"the filter has {len(where)} characters; at most {PREDICATE_CHARACTERS_MAX} are allowed"
@@ -366,20 +371,34 @@ class Upserting:
             wanted = _checked_ids(ids)
             with translated(f"rows of {self._handle.uri} can not be compared", self._options):
                 found = locate(self._handle, wanted)
-                same = Comparison(self._handle, scratch, found).same()
-            self._write(scratch, found, same)
+            self._write(scratch, found)
 
-    def _write(self, scratch: Scratch, found: Located, same: "npt.NDArray[np.bool_]") -> None:
+    def _write(self, scratch: Scratch, found: Located) -> None:
+        """Write new rows, and beside that compare the others and write those that differ."""
+        is_new = np.ones(scratch.rows, np.bool_)
+        is_new[found.numbers] = False
+        new = np.flatnonzero(is_new)
+        if len(new) < BESIDE_ROWS_MIN or not len(found):
+            self._insert(scratch, new)
+            self._replace(scratch, found)
+            return
+        with ThreadPoolExecutor(1) as beside:
+            inserting = beside.submit(self._insert, scratch, new)
+            self._replace(scratch, found)
+            inserting.result()
+
+    def _insert(self, scratch: Scratch, new: "npt.NDArray[np.int64]") -> None:
+        if len(new):
+            self.insertions.write(scratch.rows_at(new))
+
+    def _replace(self, scratch: Scratch, found: Located) -> None:
+        with translated(f"rows of {self._handle.uri} can not be compared", self._options):
+            same = Comparison(self._handle, scratch, found).same()
         # In the order of row ids, because a rising sequence costs a byte per row in every later manifest, not eight.
         changed = found.pick(~same).by_row_id()
         if len(changed):
             self.rewritten.write(scratch.rows_at(changed.numbers))
             self.replacements = self.rewritten.carrying(changed.row_ids)
-        is_new = np.ones(scratch.rows, np.bool_)
-        is_new[found.numbers] = False
-        new = np.flatnonzero(is_new)
-        if len(new):
-            self.insertions.write(scratch.rows_at(new))
         self.replaced = changed.addresses
         self.unchanged = found.addresses[same]
 

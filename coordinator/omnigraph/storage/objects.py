@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
@@ -18,7 +18,7 @@ from obstore.store import LocalStore, S3Store
 from omnigraph.errors import InvalidNameError, ObjectExistsError, ObjectNotFoundError, StorageError
 from omnigraph.storage.roots import GraphRoot, check_key, scrub
 
-__all__ = ["ObjectInfo", "ObjectStore", "ObstoreObjects", "check_prefix", "open_objects"]
+__all__ = ["ObjectInfo", "ObjectReader", "ObjectStore", "ObstoreObjects", "check_prefix", "open_objects"]
 
 DELETE_BATCH_MAX: Final = 1_000  # what one S3 DeleteObjects request may name
 RETRIES_MAX: Final = 8
@@ -26,6 +26,7 @@ RETRY_SECONDS_MAX: Final = 60
 CONFLICTS_MAX: Final = 5
 CONFLICT_PAUSE_SECONDS: Final = 0.05
 DETAIL_CHARS_MAX: Final = 300
+READ_BYTES: Final = 8 * 2**20  # what one request for a part of an object asks for
 
 _Store: TypeAlias = LocalStore | S3Store
 _T = TypeVar("_T")
@@ -169,6 +170,13 @@ class ObstoreObjects:
         self._refuse_escape("get", key, key)
         return self._run("get", key, lambda: bytes(obstore.get(self._reader(), key).bytes()))
 
+    def open(self, key: str) -> "ObjectReader":
+        """Return the object as a file that is read a part at a time, or raise ObjectNotFoundError."""
+        check_key(key)
+        self._refuse_escape("get", key, key)
+        file = self._run("get", key, lambda: obstore.open_reader(self._reader(), key, buffer_size=READ_BYTES))
+        return ObjectReader(file, lambda call: self._run("get", key, call))
+
     def head(self, key: str) -> ObjectInfo:
         """Return size and time of the object, or raise ObjectNotFoundError."""
         check_key(key)
@@ -276,6 +284,34 @@ class ObstoreObjects:
         told = ": ".join(part for part in (_REMEDY.get(reason, ""), detail) if part)
         message = scrub(f"could not {operation} {where}: {told}", self._root.options)
         return StorageError(message, operation=operation, key=scrub(key, self._root.options), reason=reason)
+
+
+class ObjectReader:
+    """An object as a binary file: read from anywhere, a part at a time; errors are ours."""
+
+    closed = False
+
+    def __init__(self, file: Any, run: Callable[[Callable[[], Any]], Any]) -> None:
+        self._file = file
+        self._run = run
+        self.size = int(file.size)
+
+    def read(self, size: int = -1) -> bytes:
+        """Read up to so many bytes; none means the end."""
+        return bytes(self._run(lambda: self._file.read() if size < 0 else self._file.read(size)))
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Go to a place, and return it."""
+        return int(self._run(lambda: self._file.seek(offset, whence)))
+
+    def tell(self) -> int:
+        """Return the place that is read next."""
+        return int(self._run(self._file.tell))
+
+    def close(self) -> None:
+        """Read no more."""
+        self.closed = True
+        self._file.close()
 
 
 def open_objects(root: GraphRoot) -> ObstoreObjects:

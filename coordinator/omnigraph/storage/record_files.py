@@ -8,7 +8,6 @@ import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
@@ -18,7 +17,7 @@ import pyarrow.parquet as pq
 
 from omnigraph.errors import InvalidDataError, InvalidOptionError
 from omnigraph.model.schema import did_you_mean
-from omnigraph.rules.json_stream import JsonError, JsonRecord, JsonStream
+from omnigraph.rules.json_stream import JsonStream
 from omnigraph.storage.row_scratch import pieces
 
 Format: TypeAlias = Literal["jsonl", "csv", "parquet", "arrow"]
@@ -34,7 +33,7 @@ SUFFIXES: Final[dict[str, Format]] = {
 }
 STANDARD_STREAM: Final = "-"
 GZIP_SUFFIX: Final = ".gz"
-CHUNK_BYTES: Final = 2**20
+CHUNK_BYTES: Final = 2 * 2**20
 CSV_BLOCK_BYTES: Final = 4 * 2**20
 CSV_HEADER_BYTES_MAX: Final = 2**20
 BATCH_ROWS_MAX: Final = 8_192
@@ -61,14 +60,6 @@ class Input:
         return bytes(data)
 
 
-@dataclass(frozen=True, slots=True)
-class FolderFile:
-    """A Parquet file of a folder, and the name of the type it is of."""
-
-    type: str
-    path: Path
-
-
 def check_format(name: str) -> Format:
     """Return a format by its name; the error suggests the nearest one."""
     for known in FORMATS:
@@ -80,14 +71,14 @@ def check_format(name: str) -> Format:
     )
 
 
-def format_of(path: Path) -> Format:
-    """Guess the format of a file from its name."""
+def format_of(path: Path, where: str = "") -> Format:
+    """Guess the format of a file from its name; an error may say where the file is."""
     plain = path.with_suffix("") if is_gzip(path) else path
     found = SUFFIXES.get(plain.suffix.lower())
     if found is None or (is_gzip(path) and found not in ("jsonl", "csv")):
         known = ", ".join(SUFFIXES)
         raise InvalidOptionError(
-            f"the format of {path.name!r} can not be guessed from its name ({known}); give format="
+            f"the format of {path.name!r}{where} can not be guessed from its name ({known}); give format="
         )
     return found
 
@@ -103,24 +94,20 @@ def stem_of(path: Path) -> str:
 
 
 @contextmanager
-def opened(source: "Path | Any") -> Iterator[tuple[Any, Input]]:
-    """Open a file, or the binary stream that was given: what to read, and the count of bytes on the way."""
-    if not isinstance(source, Path):
-        counted = Input(sys.stdin.buffer if source == STANDARD_STREAM else source)
+def unpacked(raw: Any, name: str, size: int | None) -> Iterator[tuple[Any, Input]]:
+    """Give what to read of a file that may be compressed, and the count of bytes on the way."""
+    counted = Input(raw, size or None)
+    if is_gzip(Path(name)):
+        gunzip: Any = gzip.GzipFile
+        with gunzip(fileobj=counted) as plain:
+            yield plain, counted
+    else:
         yield counted, counted
-        return
-    try:
-        raw = source.open("rb")
-    except OSError as problem:
-        raise InvalidOptionError(f"the file can not be read: {problem}") from problem
-    with raw:
-        counted = Input(raw, source.stat().st_size or None)
-        if is_gzip(source):
-            unpacked: Any = gzip.GzipFile
-            with unpacked(fileobj=counted) as plain:
-                yield plain, counted
-        else:
-            yield counted, counted
+
+
+def standard_input() -> Any:
+    """Return the bytes that are piped in."""
+    return sys.stdin.buffer
 
 
 @contextmanager
@@ -135,31 +122,28 @@ def reading(what: str) -> Iterator[None]:
 # -- text -----------------------------------------------------------------------------------------------
 
 
-def json_records(stream: Any) -> Iterator[JsonRecord]:
-    """Yield every JSON value of a stream of bytes; an error says which record and line."""
+def text_blocks(stream: Any, found: JsonStream) -> Iterator[tuple[str, bool]]:
+    """Yield a stream of bytes as text, some lines at a time, with whether it is the last; ``found`` reads along."""
     decoder = codecs.getincrementaldecoder("utf-8-sig")("strict")
-    found = JsonStream()
+    rest = ""
     while True:
         # A record that does not end is given twice as much at every look, so that it is not decoded again and again.
         with reading("the input"):
             data = stream.read(max(CHUNK_BYTES, found.waiting))
         try:
-            text = decoder.decode(data, final=not data)
+            text = rest + decoder.decode(data, final=not data)
         except UnicodeDecodeError as problem:
             line = found.last_line + bytes(problem.object[: problem.start]).count(b"\n")
             raise InvalidDataError(
                 f"line {line} is not UTF-8 text: {problem.reason}; nothing was applied", line=line
             ) from problem
-        try:
-            yield from found.take(text, last=not data)
-        except JsonError as problem:
-            raise InvalidDataError(
-                f"record {problem.number} (line {problem.line}): {problem}; nothing was applied",
-                record=problem.number,
-                line=problem.line,
-            ) from problem
+        end = text.rfind("\n") + 1 if data else len(text)
+        if end == 0:
+            end = len(text)
+        yield text[:end], not data
         if not data:
             return
+        rest = text[end:]
 
 
 class _Rejoined:
@@ -221,9 +205,9 @@ def _header(head: bytes) -> list[str]:
 # -- columns --------------------------------------------------------------------------------------------
 
 
-def parquet_batches(path: Path) -> Iterator[pa.RecordBatch]:
+def parquet_batches(opened: Any, name: str) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a Parquet file, in batches of bounded rows and bytes."""
-    with reading(f"the Parquet file {path.name!r}"), pq.ParquetFile(path, pre_buffer=False) as file:
+    with reading(f"the Parquet file {name!r}"), pq.ParquetFile(opened, pre_buffer=False) as file:
         groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
         widest = max((group.total_byte_size // max(1, group.num_rows) for group in groups), default=1)
         rows = max(1, min(BATCH_ROWS_MAX, BATCH_BYTES // max(1, widest)))
@@ -231,25 +215,27 @@ def parquet_batches(path: Path) -> Iterator[pa.RecordBatch]:
             yield from pieces(batch)
 
 
-def parquet_names(path: Path) -> list[str]:
-    """Return the columns of a Parquet file."""
-    with reading(f"the Parquet file {path.name!r}"):
-        return list(pq.read_schema(path).names)
+def parquet_names(opened: Any, name: str) -> list[str]:
+    """Return the columns of a Parquet file, which can be read again from its beginning."""
+    with reading(f"the Parquet file {name!r}"):
+        names = list(pq.read_schema(opened).names)
+        opened.seek(0)
+        return names
 
 
-def arrow_batches(source: "Path | Any") -> Iterator[pa.RecordBatch]:
-    """Yield the rows of an Arrow file or stream."""
+def arrow_batches(opened: Any, *, is_file: bool) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of an Arrow stream, or of a file of either form, which can be read from anywhere."""
     with reading("the Arrow file"):
-        if not isinstance(source, Path):
-            yield from _validated(pa.ipc.open_stream(source))
+        if not is_file:
+            yield from _validated(pa.ipc.open_stream(opened))
             return
-        with pa.memory_map(str(source)) as mapped:
-            if mapped.read(6) == b"ARROW1":
-                file = pa.ipc.open_file(mapped)
-                yield from _validated(map(file.get_batch, range(file.num_record_batches)))
-            else:
-                mapped.seek(0)
-                yield from _validated(pa.ipc.open_stream(mapped))
+        has_index = opened.read(6) == b"ARROW1"
+        opened.seek(0)
+        if has_index:
+            file = pa.ipc.open_file(opened)
+            yield from _validated(map(file.get_batch, range(file.num_record_batches)))
+        else:
+            yield from _validated(pa.ipc.open_stream(opened))
 
 
 def _validated(batches: Any) -> Iterator[pa.RecordBatch]:
@@ -270,31 +256,3 @@ def table_batches(rows: "pa.Table | pa.RecordBatch | pa.RecordBatchReader") -> I
         yield from pieces(rows)
     else:
         yield from _cut(rows.to_batches() if isinstance(rows, pa.Table) else rows)
-
-
-def folder_files(folder: Path) -> list[FolderFile]:
-    """Return the Parquet files of a folder: ``<Type>.parquet``, or ``part*.parquet`` in a folder of either name."""
-    found = []
-    for entry in sorted(_visible(folder)):
-        named = entry.name.removesuffix(".parquet")
-        if entry.is_dir():
-            parts = sorted(_visible(entry))
-            for part in parts:
-                if not part.is_file() or not part.name.startswith("part") or part.suffix != ".parquet":
-                    raise InvalidOptionError(
-                        f"{entry.name}/{part.name} is no part*.parquet file, so its type is unknown"
-                    )
-            found += [FolderFile(named, part) for part in parts]
-        elif entry.suffix == ".parquet":
-            found.append(FolderFile(named, entry))
-        else:
-            raise InvalidOptionError(f"{entry.name!r} in {folder.name!r} is no Parquet file; name each <Type>.parquet")
-    return found
-
-
-def _visible(folder: Path) -> list[Path]:
-    """Leave out what other tools leave beside their output, such as ``_SUCCESS``."""
-    try:
-        return [entry for entry in folder.iterdir() if not entry.name.startswith((".", "_"))]
-    except OSError as problem:
-        raise InvalidOptionError(f"the folder can not be read: {problem}") from problem

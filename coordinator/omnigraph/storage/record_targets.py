@@ -56,7 +56,7 @@ def json_target(target: "Path | Any", *, overwrite: bool) -> Iterator[Any]:
             os.fsync(raw.fileno())
         _refuse_taken(target, overwrite=overwrite, folder=False)
         with _writing():
-            working.replace(target)
+            _name(working, target, overwrite=overwrite)
     finally:
         working.unlink(missing_ok=True)
 
@@ -93,16 +93,36 @@ def write_parquet(folder: Path, type: str, schema: pa.Schema, batches: Iterable[
     return rows, path.stat().st_size
 
 
-def _refuse_taken(target: Path, *, overwrite: bool, folder: bool) -> None:
-    if not target.exists() and not target.is_symlink():
+def _name(working: Path, target: Path, *, overwrite: bool) -> None:
+    """Give a whole file its name; one that appeared meanwhile is not replaced unasked."""
+    if overwrite:
+        working.replace(target)
         return
-    if not overwrite:
-        raise ObjectExistsError(f"{target} exists already; choose another name, or pass overwrite=True")
-    if target.is_dir() != folder:
-        kinds = ("a folder", "a file") if folder else ("a file", "a folder")
-        raise ObjectExistsError(f"{target} is {kinds[1]}; it is not replaced by {kinds[0]}")
-    if folder and any(entry.suffix != PARQUET_SUFFIX or not entry.is_file() for entry in target.iterdir()):
-        raise ObjectExistsError(f"{target} holds more than Parquet files, so it is not replaced")
+    try:
+        os.link(working, target)
+    except FileExistsError:
+        raise _taken(target, "exists already; choose another name, or pass overwrite=True") from None
+    except OSError:  # a file system without links: then a file that appeared this very moment is replaced
+        working.replace(target)
+
+
+def _refuse_taken(target: Path, *, overwrite: bool, folder: bool) -> None:
+    with _writing():
+        if not target.exists() and not target.is_symlink():
+            return
+        if not overwrite:
+            raise _taken(target, "exists already; choose another name, or pass overwrite=True")
+        if target.is_dir() != folder:
+            kinds = ("a folder", "a file") if folder else ("a file", "a folder")
+            raise _taken(target, f"is {kinds[1]} and is not replaced by {kinds[0]}; remove it, or choose another name")
+        if folder and any(entry.suffix != PARQUET_SUFFIX or not entry.is_file() for entry in target.iterdir()):
+            raise _taken(
+                target, "holds more than Parquet files, so it is not replaced; remove them, or choose another name"
+            )
+
+
+def _taken(target: Path, problem: str) -> ObjectExistsError:
+    return ObjectExistsError(f"{target} {problem}; nothing was written", target=str(target))
 
 
 def _beside(target: Path) -> Path:

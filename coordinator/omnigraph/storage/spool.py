@@ -1,6 +1,7 @@
 """Rows of many tables set aside on local disk, each table's in the order it came."""
 
 import tempfile
+import threading
 from collections.abc import Iterator
 from types import TracebackType
 from typing import IO, Any, Self
@@ -20,6 +21,7 @@ class Spool:
         self._places: dict[str, list[tuple[int, int]]] = {}
         self._rows: dict[str, int] = {}
         self._end = 0
+        self._lock = threading.Lock()  # an engine reads several tables at once
 
     def __enter__(self) -> Self:
         try:
@@ -49,8 +51,9 @@ class Spool:
         """Write a batch of a table that was named."""
         data = batch.serialize()
         try:
-            self._open.seek(self._end)
-            self._open.write(data)
+            with self._lock:
+                self._open.seek(self._end)
+                self._open.write(data)
         except OSError as problem:
             raise _failed(problem) from problem
         self._places[table].append((self._end, data.size))
@@ -65,8 +68,9 @@ class Spool:
         read: Any = pa.ipc.read_record_batch
         for start, length in self._places[table]:
             try:
-                self._open.seek(start)
-                data = self._open.read(length)
+                with self._lock:
+                    self._open.seek(start)
+                    data = self._open.read(length)
             except OSError as problem:
                 raise _failed(problem) from problem
             yield read(pa.py_buffer(data), self._schemas[table])

@@ -2,30 +2,42 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
 from omnigraph.errors import InvalidOptionError
-from omnigraph.model.staged import Staged, StagedAppend, StagedDelete, StagedOverwrite, StagedUpsert
+from omnigraph.model.staged import RowSet, Staged, StagedAppend, StagedDelete, StagedOverwrite, StagedUpsert
 from omnigraph.rules.fingerprints import Fingerprints, with_fingerprint
 from omnigraph.rules.identity import repeated
-from omnigraph.rules.values import Column
-from omnigraph.storage.lance_door import BIRTH_VERSION, Sealed
+from omnigraph.rules.values import Column, compute
+from omnigraph.storage.lance_door import BIRTH_VERSION, Predicate, Sealed
 from omnigraph.storage.lance_ids import KNOWN_IDS, IdStream, present, staged_ids_in
-from omnigraph.storage.lance_moving import combine_upserts, reseal
-from omnigraph.storage.lance_rows import file_session, fragments_of, open_at, rows_where, translated
+from omnigraph.storage.lance_moving import combine_upserts, reseal, take_out_too
+from omnigraph.storage.lance_rows import (
+    file_session,
+    fragments_of,
+    locate,
+    open_at,
+    row_sets,
+    rows_where,
+    translated,
+)
 from omnigraph.storage.lance_sealing import missing_files, seal
 from omnigraph.storage.lance_staged import read_staged, read_staged_ids
 from omnigraph.storage.lance_staging import (
     LIMITS,
     WriteLimits,
+    rows_matching,
     stage_append,
     stage_delete,
     stage_overwrite,
     stage_upsert,
 )
 from omnigraph.storage.roots import StorageOptions
+
+FEW_IDS_MAX: Final = 64
+FEW_IDS_CHARACTERS_MAX: Final = 4_096
 
 Added = TypeVar("Added", StagedAppend, StagedOverwrite)
 
@@ -63,12 +75,42 @@ class Staging:
         return stage_upsert(ticket.uri, base, rows, limits=ticket.limits, options=self._options)
 
     def delete(
-        self, ticket: Ticket, where: str | None, ids: Any, among: Mapping[str, Column] | None = None
+        self,
+        ticket: Ticket,
+        where: str | None,
+        ids: Any,
+        among: Mapping[str, Column] | None = None,
+        rows: Sequence[RowSet] = (),
     ) -> StagedDelete | None:
         """Stage the removal of rows; a table without any has nothing to remove."""
-        if ticket.base_version is None or (where is None and ids is None and not among):
+        if ticket.base_version is None or (where is None and ids is None and not among and not rows):
             return None
-        return stage_delete(ticket.uri, ticket.base_version, where=where, ids=ids, among=among, options=self._options)
+        return stage_delete(
+            ticket.uri, ticket.base_version, where=where, ids=ids, among=among, rows=rows, options=self._options
+        )
+
+    def located(self, ticket: Ticket, ids: Column) -> tuple[RowSet, ...]:
+        """Return where the rows lie that have one of some ids; ids that are not there are passed over."""
+        if ticket.base_version is None:
+            return ()
+        handle = open_at(ticket.uri, ticket.base_version, self._options)
+        with translated(f"rows of {ticket.uri} can not be found", self._options):
+            return row_sets(locate(handle, compute.drop_null(compute.unique(ids))).addresses)
+
+    def matching(self, ticket: Ticket, where: Predicate | None) -> tuple[RowSet, ...]:
+        """Return where the rows lie that a predicate holds for; without one, all of them."""
+        if ticket.base_version is None:
+            return ()
+        handle = open_at(ticket.uri, ticket.base_version, self._options)
+        return row_sets(rows_matching(handle, where, self._options))
+
+    def mixed(self, ticket: Ticket, staged: StagedAppend | StagedUpsert, gone: StagedDelete) -> StagedUpsert:
+        """Make one piece of rows that come and rows that go."""
+        return take_out_too(ticket.uri, staged, gone, options=self._options)
+
+    def staged_ids(self, uri: str, parts: Sequence[Staged]) -> Iterator[Column]:
+        """Stream the ids of the rows that were written."""
+        return self._ids(uri, parts)()
 
     def new_rows(self, uri: str, staged: Staged, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Stream columns of the rows that staged work adds, in their new form."""
@@ -79,6 +121,10 @@ class Staging:
         match staged:
             case StagedDelete():
                 parts = [batch.column("id") for batch in read_staged_ids(uri, staged, options=self._options)]
+            case StagedUpsert(rows_deleted=rows) if rows:
+                # Those that go were written nowhere; the version they are in has them all.
+                as_deletion = StagedDelete(base_version=staged.base_version, deletions=staged.deletions, files=())
+                parts = [batch.column("id") for batch in read_staged_ids(uri, as_deletion, options=self._options)]
             case StagedUpsert():
                 replaced = fragments_of(each.fragment for each in staged.replacements)
                 parts = list(self._ids_of(uri, replaced))
@@ -155,6 +201,23 @@ class Staging:
     def present(self, uri: str, version: int, staged: StagedAppend | StagedUpsert) -> list[str]:
         """Return which staged ids a version holds already."""
         return present(uri, version, self._ids(uri, [staged]), staged.rows, options=self._options)
+
+    def few_ids(self, uri: str, staged: StagedAppend) -> tuple[str, ...] | None:
+        """Return the ids of rows to insert if they are few and lie in one file."""
+        if len(staged.fragments) != 1 or staged.rows > FEW_IDS_MAX:
+            return None
+        found = tuple(str(text) for column in self._ids(uri, [staged])() for text in column.to_pylist())
+        return found if sum(map(len, found)) <= FEW_IDS_CHARACTERS_MAX else None
+
+    def told(self, staged: StagedAppend | StagedUpsert, ids: Sequence[str]) -> None:
+        """Take another's word for which ids a file it wrote holds."""
+        fragments = fragments_of(staged.fragments)
+        if len(fragments) == 1 and KNOWN_IDS.staged(fragments[0]) is None:
+            KNOWN_IDS.written(fragments[0], [pa.array(ids, pa.string())])
+
+    def is_behind(self, uri: str, version: int, rows: int) -> bool:
+        """Tell whether to find out which of a few ids a version holds means to read what others wrote lately."""
+        return rows <= FEW_IDS_MAX and KNOWN_IDS.is_behind(open_at(uri, version, self._options))
 
     def landed(self, uri: str, base: int | None, version: int, staged: Staged) -> None:
         """Remember what a version that became visible holds; nothing depends on it but speed."""

@@ -1,0 +1,78 @@
+"""Reading one table in several processes: a plan of shares, each of which can be read anywhere.
+
+A share names a version and some of its fragments. Whoever reads one opens that version and looks at nothing else: not
+at the manifest, and so at no newer state.
+"""
+
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from omnigraph.storage.lance_door import FragmentSize, Predicate, Scan, Tables
+from omnigraph.storage.roots import StorageOptions
+
+SHARE_BYTES_MIN: Final = 2**20
+SHARE_BYTES_MAX: Final = 128 * 2**20
+ROW_BYTES_LEAST: Final = 8  # a fragment of many tiny rows is work too
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """Some fragments of one table at one version: all that a task on another machine needs to read them."""
+
+    uri: str
+    version: int
+    fragments: tuple[int, ...]
+    columns: tuple[str, ...]
+    options: StorageOptions
+    where: Predicate | None = None
+    limit: int | None = None
+    batch_rows: int | None = None
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Stream the rows, with the columns in the order they were asked for."""
+        request = Scan(
+            columns=self.columns,
+            where=self.where,
+            limit=self.limit,
+            fragments=self.fragments,
+            batch_rows=self.batch_rows,
+        )
+        return iter(Tables(self.options).scan(self.uri, self.version, request))
+
+
+def shares_wanted(fragments: Sequence[FragmentSize], parallelism: int) -> int:
+    """Return how many shares to make: one for each that can work at once, fewer of a small table, more of a large."""
+    weight = sum(map(_weight, fragments))
+    return max(min(parallelism, -(-weight // SHARE_BYTES_MIN)), -(-weight // SHARE_BYTES_MAX))
+
+
+def balanced(fragments: Sequence[FragmentSize], shares: int) -> list[tuple[int, ...]]:
+    """Deal fragments out into at most so many groups of about equal size; each keeps the order of the table."""
+    groups: list[list[int]] = [[] for _ in range(max(1, min(shares, len(fragments))))]
+    heaviest_first = sorted(fragments, key=lambda each: (-_weight(each), each.number))
+    loads = [(0, number) for number in range(len(groups))]
+    for fragment in heaviest_first:
+        load, group = heapq.heappop(loads)
+        groups[group].append(fragment.number)
+        heapq.heappush(loads, (load + _weight(fragment), group))
+    return sorted(tuple(sorted(group)) for group in groups if group)
+
+
+def enough_for(fragments: Sequence[FragmentSize], limit: int | None) -> Sequence[FragmentSize]:
+    """Return the first fragments that have as many rows as are wanted; all of them if any number is."""
+    if limit is None:
+        return fragments
+    rows = 0
+    for number, fragment in enumerate(fragments):
+        rows += fragment.rows
+        if rows >= limit:
+            return fragments[: number + 1]
+    return fragments
+
+
+def _weight(fragment: FragmentSize) -> int:
+    return max(1, fragment.bytes, fragment.rows * ROW_BYTES_LEAST)
