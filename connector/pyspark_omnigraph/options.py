@@ -1,0 +1,250 @@
+"""What may be said to the data source, as typed values. What is not known or contradicts itself is refused.
+
+Spark hands options over as texts whose names have lost their case; here they get their names and types back.
+"""
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeVar
+
+from omnigraph.errors import InvalidOptionError
+
+Operation = Literal["append", "upsert", "overwrite", "delete"]
+
+STORAGE: Final = "storage."
+SESSION: Final = "spark.omnigraph."
+COMMON: Final = ("path", "type", "table", "branch")
+READ: Final = ("tag", "commit", "versionAsOf", "timestampAsOf", "columns", "filter")
+WRITE: Final = (
+    "operation",
+    "actor",
+    "message",
+    "userMetadata",
+    "txnAppId",
+    "txnVersion",
+    "createBranchFrom",
+    "constraints",
+    "maxRowsPerFile",
+    "maxBytesPerFile",
+)
+NOT_YET: Final = (
+    "transaction",
+    "readChangeFeed",
+    "startingVersion",
+    "endingVersion",
+    "startingTimestamp",
+    "endingTimestamp",
+)
+INTERNAL: Final = ("_limit", "_parallelism", "_filter")
+EVERY: Final = (*COMMON, *READ, *WRITE, *NOT_YET)
+OPERATIONS: Final[dict[str, Operation]] = {
+    "insert": "append",
+    "upsert": "upsert",
+    "overwrite": "overwrite",
+    "delete": "delete",
+}
+CONSTRAINTS: Final = ("fail", "off")
+
+_SPELLED: Final = {name.lower(): name for name in (*EVERY, *INTERNAL)}
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """What to read; storage options are never shown."""
+
+    path: str
+    type: str
+    branch: str | None = None
+    tag: str | None = None
+    commit: str | None = None
+    version: int | None = None
+    timestamp: str | None = None
+    columns: tuple[str, ...] | None = None
+    filter: str | None = None
+    limit: int | None = None
+    parallelism: int | None = None
+    storage: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def parse(cls, raw: Mapping[str, str]) -> "ReadOptions":
+        """Read what a caller said; whatever is wrong is named."""
+        given = _Given(raw, READ, "writing")
+        given.refuse_together("branch", ("tag", "commit"))
+        given.refuse_together("tag", ("commit", "versionAsOf", "timestampAsOf"))
+        given.refuse_together("commit", ("versionAsOf", "timestampAsOf"))
+        given.refuse_together("versionAsOf", ("timestampAsOf",))
+        return cls(
+            path=given.path(),
+            type=given.type(),
+            branch=given.text("branch"),
+            tag=given.text("tag"),
+            commit=given.text("commit"),
+            version=given.number("versionAsOf", least=1),
+            timestamp=given.text("timestampAsOf"),
+            columns=given.names("columns"),
+            filter=given.text("filter"),
+            limit=given.number("_limit", least=0),
+            parallelism=given.number("_parallelism", least=1),
+            storage=given.storage,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    """Where and how to write; storage options are never shown."""
+
+    path: str
+    type: str
+    operation: Operation
+    branch: str | None = None
+    actor: str | None = None
+    message: str | None = None
+    user_metadata: str | None = None
+    txn: tuple[str, int] | None = None
+    create_branch_from: str | None = None
+    constraints: str = "fail"
+    rows_per_file: int | None = None
+    bytes_per_file: int | None = None
+    storage: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def parse(cls, raw: Mapping[str, str], *, overwrite: bool) -> "WriteOptions":
+        """Read what a caller said; ``overwrite`` is Spark's save mode."""
+        given = _Given(raw, WRITE, "reading")
+        given.need_together("txnAppId", "txnVersion")
+        if given.has("createBranchFrom") and not given.has("branch"):
+            raise InvalidOptionError("createBranchFrom says where a branch begins; say which, with branch")
+        app, version = given.text("txnAppId"), given.number("txnVersion", least=0)
+        return cls(
+            path=given.path(),
+            type=given.type(),
+            operation=_operation(given.text("operation"), overwrite=overwrite),
+            branch=given.text("branch"),
+            actor=given.text("actor"),
+            message=given.text("message"),
+            user_metadata=given.text("userMetadata"),
+            txn=None if app is None or version is None else (app, version),
+            create_branch_from=given.text("createBranchFrom"),
+            constraints=checked_constraints(given.text("constraints")),
+            rows_per_file=given.number("maxRowsPerFile", least=1),
+            bytes_per_file=given.number("maxBytesPerFile", least=1),
+            storage=given.storage,
+        )
+
+
+def session_defaults(names: tuple[str, ...], configured: Callable[[str], str | None]) -> dict[str, str]:
+    """Return the options a session has as ``spark.omnigraph.<option>``, of those that are asked for."""
+    found = {name: configured(SESSION + name) for name in names}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _operation(text: str | None, *, overwrite: bool) -> Operation:
+    if text is None:
+        return "overwrite" if overwrite else "append"
+    operation = OPERATIONS.get(text.lower())
+    if operation is None:
+        raise InvalidOptionError(f"there is no operation {text[:60]!r}; {_nearest(text, list(OPERATIONS))}")
+    if overwrite != (operation == "overwrite"):
+        mode = "overwrite" if overwrite else "append"
+        right = "append" if overwrite else "overwrite"
+        raise InvalidOptionError(f"operation {text!r} contradicts mode {mode!r}; write .mode({right!r}) with it")
+    return operation
+
+
+def checked_constraints(text: str | None) -> str:
+    """Return how constraints are treated, if that is a way there is on Spark."""
+    if text is None:
+        return "fail"
+    if text.lower() == "quarantine":
+        raise InvalidOptionError("constraints 'quarantine' is not there for Spark yet; choose one of fail, off")
+    if text.lower() not in CONSTRAINTS:
+        raise InvalidOptionError(f"constraints is {text[:60]!r}; choose one of {', '.join(CONSTRAINTS)}")
+    return text.lower()
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    (near,) = difflib.get_close_matches(name.lower(), [each.lower() for each in known], n=1, cutoff=0.0)
+    spelled = next(each for each in known if each.lower() == near)
+    return f"did you mean {spelled!r}?"
+
+
+class _Given:
+    """Options as they came, under the names they are documented by."""
+
+    def __init__(self, raw: Mapping[str, str], own: tuple[str, ...], elsewhere: str) -> None:
+        self._values: dict[str, str] = {}
+        self.storage: dict[str, str] = {}
+        for key, value in raw.items():
+            name = key.lower()
+            if name.startswith(STORAGE):
+                self.storage[name.removeprefix(STORAGE)] = value
+            else:
+                self._values[_known(name, own, elsewhere)] = value
+
+    def has(self, name: str) -> bool:
+        return name in self._values
+
+    def text(self, name: str) -> str | None:
+        value = self._values.get(name)
+        if value is not None and not value.strip():
+            raise InvalidOptionError(f"option {name!r} is empty; give it a value or leave it away", option=name)
+        return value
+
+    def number(self, name: str, *, least: int) -> int | None:
+        value = self.text(name)
+        if value is None:
+            return None
+        digits = value.strip()
+        if not (digits.isascii() and digits.isdecimal()) or not least <= int(digits) < 2**63:
+            raise InvalidOptionError(f"option {name!r} is {value[:60]!r}; write a whole number from {least}")
+        return int(digits)
+
+    def names(self, name: str) -> tuple[str, ...] | None:
+        value = self.text(name)
+        if value is None:
+            return None
+        names = tuple(part.strip() for part in value.split(","))
+        if not all(names) or len(set(names)) != len(names):
+            raise InvalidOptionError(f"option {name!r} is {value[:200]!r}; write each column once: id,name")
+        return names
+
+    def path(self) -> str:
+        path = self.text("path")
+        if path is None:
+            raise InvalidOptionError("no graph was named; give its root to load() or save()")
+        return path
+
+    def type(self) -> str:
+        named = self.text("type"), self.text("table")
+        found = [name for name in named if name is not None]
+        if len(found) != 1:
+            raise InvalidOptionError("name one node or edge type: option type=Person, or table=node:Person")
+        return found[0]
+
+    def refuse_together(self, name: str, others: tuple[str, ...]) -> None:
+        for other in others:
+            if self.has(name) and self.has(other):
+                raise InvalidOptionError(f"options {name!r} and {other!r} contradict each other; choose one")
+
+    def need_together(self, name: str, other: str) -> None:
+        if self.has(name) != self.has(other):
+            raise InvalidOptionError(f"options {name!r} and {other!r} go together; give both or none")
+
+
+def _known(name: str, own: tuple[str, ...], elsewhere: str) -> str:
+    spelled = _SPELLED.get(name)
+    if spelled is None:
+        raise InvalidOptionError(f"there is no option {name[:60]!r}; {_nearest(name, list(EVERY))}", option=name[:60])
+    if spelled in NOT_YET:
+        raise InvalidOptionError(f"option {spelled!r} is not there yet", option=spelled)
+    if spelled not in (*COMMON, *INTERNAL, *own):
+        raise InvalidOptionError(f"option {spelled!r} is for {elsewhere} only", option=spelled)
+    return spelled
+
+
+def as_texts(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return options as Spark takes them; what is None was not said."""
+    return {name: str(value) for name, value in values.items() if value is not None}

@@ -1,0 +1,94 @@
+"""Reading a type of one snapshot: planned once, in shares of about equal size, each read by a task of Spark's."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+import omnigraph as og
+from omnigraph.engine.shares import Share
+from omnigraph.ids import CommitId
+from omnigraph.model.schema import TableType
+from omnigraph.rules.gq_predicates import Expression
+from pyspark_omnigraph.options import ReadOptions
+from pyspark_omnigraph.types import arrow_out, check_read_schema, spark_schema, to_spark
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pinned:
+    """What is read: a type as one commit left it."""
+
+    options: ReadOptions
+    commit: CommitId
+    kind: TableType
+
+    @classmethod
+    def now(cls, options: ReadOptions) -> "Pinned":
+        """Decide which commit is meant."""
+        snapshot = _opened(options).snapshot(
+            options.branch,
+            tag=options.tag,
+            commit=options.commit,
+            version=options.version,
+            timestamp=options.timestamp,
+        )
+        kind = snapshot.catalog.table_type(options.type)
+        spark_schema(kind, options.columns)
+        return cls(options=options, commit=snapshot.commit.id, kind=kind)
+
+    def shares(self, columns: tuple[str, ...], where: Expression | None = None) -> tuple[Share, ...]:
+        """Return how the read is divided; what Spark pushed comes in the place of what a caller wrote."""
+        options = self.options
+        return (
+            _opened(options)
+            .snapshot(commit=self.commit)
+            .shares(
+                str(self.kind.table),
+                columns=columns,
+                where=options.filter if where is None else where,
+                limit=options.limit,
+                parallelism=options.parallelism or os.cpu_count() or 1,
+            )
+        )
+
+
+def _opened(options: ReadOptions) -> og.Graph:
+    return og.open(options.path, read_only=True, storage_options=dict(options.storage) or None)
+
+
+@dataclass(frozen=True)
+class SharePartition(InputPartition):
+    """One task's share of a read."""
+
+    share: Share
+
+
+class OmnigraphReader(DataSourceReader):
+    """Streams Arrow batches; it has no ``pushFilters``, because Spark shares its answer between queries."""
+
+    def __init__(self, shares: tuple[Share, ...], wanted: pa.Schema) -> None:
+        self._shares = shares
+        self._wanted = wanted
+
+    def __getstate__(self) -> dict[str, object]:
+        # Every task gets a copy of the reader, and only its own share.
+        return {"_shares": (), "_wanted": self._wanted}
+
+    @classmethod
+    def planned(cls, pinned: Pinned, schema: StructType) -> "OmnigraphReader":
+        """Divide the read of the columns of ``schema``, which is ours or one a caller gave."""
+        columns = check_read_schema(pinned.kind, schema)
+        return cls(pinned.shares(columns), arrow_out(pinned.kind, columns))
+
+    def partitions(self) -> list[InputPartition]:
+        """Return the shares, which were decided when the reader was made."""
+        return [SharePartition(share) for share in self._shares]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Stream one share; a table without rows has one partition of Spark's own, and no share."""
+        if not isinstance(partition, SharePartition):
+            return iter(())
+        return (to_spark(batch, self._wanted) for batch in partition.share.batches() if batch.num_rows)

@@ -1,0 +1,79 @@
+"""The data source ``omnigraph``: from options to a reader of one pinned snapshot, or to a writer.
+
+Spark makes a source in one process, plans its read in another and its write in a third. What is read is decided in the
+first of them, once: a read planned twice (a self-join does that) must not see two states of the graph.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
+from pyspark.sql.types import StructType
+
+if TYPE_CHECKING:
+    from pyspark_omnigraph.reader import Pinned
+
+FORMAT = "omnigraph"
+QUESTION = "_op"
+"""What the SQL catalog asks, and what a row-level change of it is marked with."""
+PUSHED = "_filter"
+"""What a scan of the SQL catalog is to find; every one has it."""
+
+
+class OmnigraphDataSource(DataSource):
+    """Reads and writes the node and edge types of a graph."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        self._pinned: Pinned | None = None
+
+    @classmethod
+    def name(cls) -> str:
+        """Return what stands in ``format(...)``."""
+        return FORMAT
+
+    def schema(self) -> StructType:
+        """Pin the snapshot, and return the columns of the type in it; or answer a question of the SQL catalog."""
+        if QUESTION in self.options:
+            from pyspark_omnigraph.catalog import answer
+
+            return answer(self.options)
+        from pyspark_omnigraph.types import spark_schema
+
+        pinned = self._pin()
+        return spark_schema(pinned.kind, pinned.options.columns)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return a reader of the columns of ``schema`` at the snapshot that was pinned before."""
+        from pyspark_omnigraph.reader import OmnigraphReader
+
+        if PUSHED in self.options:
+            from pyspark_omnigraph.pushdown import PushedReader
+
+            return PushedReader.pushed(self._pin(), schema, self.options[PUSHED])
+        return OmnigraphReader.planned(self._pin(), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Return a writer of rows with ``schema``, or refuse before any task runs."""
+        from pyspark_omnigraph.options import WriteOptions
+        from pyspark_omnigraph.writer import OmnigraphWriter
+
+        if QUESTION in self.options:
+            from pyspark_omnigraph.rowlevel import ChangeWriter
+
+            return ChangeWriter.asked(self.options)
+        return OmnigraphWriter.begun(WriteOptions.parse(self.options, overwrite=overwrite), schema)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Spark pickles a source once, when it was made to be read, and plans from that copy. With a schema of the
+        # caller's it never asks for ours, so this is the last moment to pin what is read.
+        if QUESTION not in self.options:
+            self._pin()
+        return self.__dict__
+
+    def _pin(self) -> "Pinned":
+        if self._pinned is None:
+            from pyspark_omnigraph.options import ReadOptions
+            from pyspark_omnigraph.reader import Pinned
+
+            self._pinned = Pinned.now(ReadOptions.parse(self.options))
+        return self._pinned

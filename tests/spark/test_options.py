@@ -1,0 +1,145 @@
+"""What may be said to the data source, and what is refused; no session is needed."""
+
+import pytest
+
+from omnigraph.errors import InvalidOptionError
+from pyspark_omnigraph.options import EVERY, NOT_YET, ReadOptions, WriteOptions, session_defaults
+
+HERE = {"path": "g", "type": "Person"}
+
+
+def test_every_read_option_becomes_a_typed_value_whatever_its_case() -> None:
+    said = {
+        "Path": "g",
+        "TABLE": "node:Person",
+        "branch": "review",
+        "versionasof": " 12 ",
+        "Columns": "id, name",
+        "filter": "age > 3",
+        "_limit": "5",
+        "storage.AWS_REGION": "eu",
+    }
+    assert ReadOptions.parse(said) == ReadOptions(
+        path="g",
+        type="node:Person",
+        branch="review",
+        version=12,
+        columns=("id", "name"),
+        filter="age > 3",
+        limit=5,
+        storage={"aws_region": "eu"},
+    )
+
+
+def test_every_write_option_becomes_a_typed_value() -> None:
+    said = HERE | {
+        "branch": "review",
+        "operation": "Upsert",
+        "actor": "etl",
+        "message": "m",
+        "userMetadata": "u",
+        "txnAppId": "nightly",
+        "txnVersion": "7",
+        "createBranchFrom": "main",
+        "constraints": "off",
+        "maxRowsPerFile": "10",
+        "maxBytesPerFile": "20",
+    }
+    assert WriteOptions.parse(said, overwrite=False) == WriteOptions(
+        path="g",
+        type="Person",
+        branch="review",
+        operation="upsert",
+        actor="etl",
+        message="m",
+        user_metadata="u",
+        txn=("nightly", 7),
+        create_branch_from="main",
+        constraints="off",
+        rows_per_file=10,
+        bytes_per_file=20,
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "overwrite", "operation"),
+    [
+        ({}, False, "append"),
+        ({}, True, "overwrite"),
+        ({"operation": "insert"}, False, "append"),
+        ({"operation": "overwrite"}, True, "overwrite"),
+        ({"operation": "delete"}, False, "delete"),
+    ],
+)
+def test_the_operation_follows_the_mode_unless_it_is_given(
+    said: dict[str, str], overwrite: bool, operation: str
+) -> None:
+    assert WriteOptions.parse(HERE | said, overwrite=overwrite).operation == operation
+
+
+@pytest.mark.parametrize(
+    ("said", "says"),
+    [
+        ({"versionAsof_": "1"}, "did you mean 'versionAsOf'"),
+        ({"brnch": "x"}, "did you mean 'branch'"),
+        ({"branch": "a", "commit": "b"}, "'branch' and 'commit' contradict"),
+        ({"branch": "a", "tag": "b"}, "'branch' and 'tag' contradict"),
+        ({"tag": "a", "versionAsOf": "1"}, "'tag' and 'versionAsOf' contradict"),
+        ({"commit": "a", "timestampAsOf": "2026"}, "contradict"),
+        ({"versionAsOf": "1", "timestampAsOf": "2026"}, "contradict"),
+        ({"versionAsOf": "latest"}, "write a whole number from 1"),
+        ({"versionAsOf": "0"}, "write a whole number from 1"),
+        ({"columns": "a,,b"}, "write each column once"),
+        ({"columns": "a,a"}, "write each column once"),
+        ({"branch": " "}, "is empty"),
+        ({"table": "node:Person"}, "name one node or edge type"),
+        ({"actor": "me"}, "is for writing only"),
+        ({"readChangeFeed": "true"}, "is not there yet"),
+    ],
+)
+def test_what_can_not_be_read_is_refused_and_named(said: dict[str, str], says: str) -> None:
+    with pytest.raises(InvalidOptionError, match=says):
+        ReadOptions.parse(HERE | said)
+
+
+@pytest.mark.parametrize(
+    ("said", "overwrite", "says"),
+    [
+        ({"operation": "upsrt"}, False, "did you mean 'upsert'"),
+        ({"operation": "upsert"}, True, r"contradicts mode 'overwrite'; write .mode\('append'\)"),
+        ({"operation": "overwrite"}, False, r"write .mode\('overwrite'\)"),
+        ({"txnAppId": "a"}, False, "'txnAppId' and 'txnVersion' go together"),
+        ({"txnVersion": "1"}, False, "go together"),
+        ({"createBranchFrom": "main"}, False, "say which, with branch"),
+        ({"constraints": "quarantine"}, False, "not there for Spark yet"),
+        ({"constraints": "maybe"}, False, "choose one of fail, off"),
+        ({"maxRowsPerFile": "0"}, False, "whole number from 1"),
+        ({"filter": "a"}, False, "is for reading only"),
+        ({"transaction": "x"}, False, "is not there yet"),
+    ],
+)
+def test_what_can_not_be_written_is_refused_and_named(said: dict[str, str], overwrite: bool, says: str) -> None:
+    with pytest.raises(InvalidOptionError, match=says):
+        WriteOptions.parse(HERE | said, overwrite=overwrite)
+
+
+@pytest.mark.parametrize("missing", ["path", "type"])
+def test_the_graph_and_the_type_must_be_named(missing: str) -> None:
+    with pytest.raises(InvalidOptionError, match=r"no graph was named|name one node or edge type"):
+        ReadOptions.parse({name: value for name, value in HERE.items() if name != missing})
+
+
+def test_storage_options_are_never_shown() -> None:
+    said = HERE | {"storage.aws_secret_access_key": "s3cr3t-value"}
+    shown = repr(ReadOptions.parse(said)) + repr(WriteOptions.parse(said, overwrite=False))
+    assert "s3cr3t-value" not in shown
+    assert "Person" in shown
+
+
+def test_a_sessions_defaults_are_those_that_are_configured() -> None:
+    configured = {"spark.omnigraph.branch": "review", "spark.branch": "no"}
+    assert session_defaults(("branch", "actor"), configured.get) == {"branch": "review"}
+
+
+def test_what_is_not_there_yet_is_known_by_name() -> None:
+    assert set(NOT_YET) < set(EVERY)
