@@ -406,3 +406,26 @@ def test_writers_that_do_not_disturb_each_other_all_land(graph: og.Graph) -> Non
         tx.append("Plays", [edge("Cy", "red")])
     slow.__exit__(None, None, None)
     assert graph.snapshot().count("Knows") == 2
+
+
+@pytest.mark.parametrize("together", [1, 3, 2**18])
+@pytest.mark.parametrize("indexed", [True, False])
+def test_ends_are_found_however_many_heaps_they_are_dealt_into(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: int, indexed: bool
+) -> None:
+    monkeypatch.setattr("omnigraph.engine.integrity.ENDS_TOGETHER_MAX", together)
+    graph = og.init(tmp_path / "g", "node P { name: String @key }\nedge K: P -> P")
+    names = [f"{'x' * (n % 50)}{n}" for n in range(40)]
+    with graph.transaction() as tx:
+        tx.append("P", [{"name": name} for name in names])
+    if indexed:
+        graph.ensure_indices()
+    with graph.transaction() as tx:
+        tx.append("P", [{"name": "new"}])
+        tx.append("K", [{"src": name, "dst": "new"} for name in names] + [{"src": "new", "dst": names[0]}])
+    with pytest.raises(ConstraintError) as refused, graph.transaction() as tx:
+        tx.append("K", [{"src": name, "dst": f"{name}?" if n % 10 == 0 else name} for n, name in enumerate(names)])
+    (violation,) = refused.value.to_dict()["violations"]
+    assert violation["count"] == 4
+    assert sorted(row["dst"] for row in violation["sample"]) == sorted(f"{name}?" for name in names[::10])
+    assert graph.snapshot().count("K") == 41

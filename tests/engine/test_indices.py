@@ -14,6 +14,7 @@ import omnigraph as og
 from omnigraph.cli.app import app
 from omnigraph.errors import ConstraintError, InvalidDataError, NotFoundError, OmnigraphError, ReadOnlyError
 from omnigraph.failpoints import ENABLE_VARIABLE, POINTS_VARIABLE
+from omnigraph.storage import lance_sealing
 from omnigraph.storage.lance_indexing import Indexes
 from omnigraph.storage.lance_rows import indexed_fragments, open_at
 
@@ -129,7 +130,11 @@ def test_later_rows_are_added_and_nothing_else_is_built_again(graph: og.Graph) -
     assert covered(graph, "Person", "id")
 
 
-def test_indexes_follow_upserts_deletes_and_overwrites(graph: og.Graph) -> None:
+@pytest.mark.parametrize("most", [lance_sealing.ROWS_IN_ONE_MAX, -1])
+def test_indexes_follow_upserts_deletes_and_overwrites(
+    graph: og.Graph, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(lance_sealing, "ROWS_IN_ONE_MAX", most)
     expected = {f"p{n}": f"m{n}" for n in range(2_000)} | {f"odd {text}": text or None for text in ODD}
     for step in range(6):
         graph.ensure_indices()

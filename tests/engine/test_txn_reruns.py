@@ -70,6 +70,24 @@ def test_a_rerun_that_races_with_the_same_rows_is_a_rerun_and_no_error(graph: og
     assert (late.receipt.rerun, late.receipt.commit) == (True, first.commit)
 
 
+def test_a_rerun_is_known_after_every_file_of_the_first_run_was_cleaned_up(graph: og.Graph) -> None:
+    before = set(files(graph))
+    first = done(graph, lambda tx: tx.append("Person", aged(Cid=1)), txn=("app", 7))
+    written = set(files(graph)) - before
+    # What a cleanup may take once nothing needs it: the rows of the first run, and the version it was sealed as.
+    done(graph, lambda tx: tx.overwrite("Person", aged(Zoe=1)))
+    gone = [name for name in written if name.startswith("nodes/")]
+    assert any("/data/" in name for name in gone)
+    for name in gone:
+        (Path(graph.root) / name).unlink()
+    head = graph.refresh().id
+    for handle in (graph, og.open(graph.root)):
+        again = done(handle, lambda tx: tx.append("Person", aged(Cid=1)), txn=("app", 7))
+        assert (again.rerun, again.commit) == (True, first.commit)
+    assert graph.refresh().id == head
+    assert graph.snapshot().read("Person")["name"].to_pylist() == ["Zoe"]
+
+
 def test_a_txn_without_effect_is_not_remembered(graph: og.Graph) -> None:
     assert done(graph, txn=("app", 7)).commit is None
     assert not done(graph, lambda tx: tx.append("Person", aged(Cid=1)), txn=("app", 7)).rerun

@@ -21,7 +21,7 @@ from omnigraph.errors import CorruptGraphError, InvalidDataError, InvalidOptionE
 from omnigraph.model.staged import StagedUpsert
 from omnigraph.rules.arrow_schema import arrow_schema
 from omnigraph.rules.conform import conform
-from omnigraph.storage import lance_rows
+from omnigraph.storage import lance_rows, lance_sealing
 from omnigraph.storage.lance_door import Tables
 from omnigraph.storage.lance_staging import WriteLimits, stage_append, stage_overwrite, stage_upsert
 
@@ -314,7 +314,11 @@ def test_an_upsert_inserts_replaces_and_skips_and_says_how_many(filled: Table) -
     filled.handle.validate()
 
 
-def test_row_ids_survive_upserts_however_the_input_is_ordered(filled: Table) -> None:
+@pytest.mark.parametrize("most", [lance_sealing.ROWS_IN_ONE_MAX, -1])
+def test_row_ids_survive_upserts_however_the_input_is_ordered(
+    filled: Table, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(lance_sealing, "ROWS_IN_ONE_MAX", most)
     for turn in range(4):
         before = filled.row_ids
         filled.seal(filled.upsert(numbered(9, 3, 100 + turn, 7, 0, n=turn - 50)))
@@ -351,7 +355,11 @@ def test_a_row_without_an_id_is_refused(filled: Table) -> None:
         stage_upsert(filled.uri, filled.version, bare.to_reader(), options=OPTIONS)
 
 
-def test_an_upsert_that_replaces_a_whole_fragment_removes_it(filled: Table) -> None:
+@pytest.mark.parametrize("most", [lance_sealing.ROWS_IN_ONE_MAX, -1])
+def test_an_upsert_that_replaces_a_whole_fragment_removes_it(
+    filled: Table, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(lance_sealing, "ROWS_IN_ONE_MAX", most)
     staged = filled.upsert(numbered(*range(10), n=-5))
     assert [deletion.file for deletion in staged.deletions] == [None]
     assert filled.seal(staged).rows == 10

@@ -187,6 +187,13 @@ class Delta:
             return NO_IDS
         return self.session.staging.rows_where(self._uri, self._version, "id", in_one_piece(keys), ["id"])
 
+    def base_count(self, heaps: Sequence[Column]) -> int:
+        """Return how many of some ids, dealt out and each given once, are there and stay, deletions aside."""
+        if self._version is None:
+            return 0
+        keys = [in_one_piece(heap) for heap in heaps]
+        return self.session.staging.count_where(self._uri, self._version, "id", keys)
+
     def base_where(self, column: str, keys: Column) -> pa.Table:
         """Return id and a text column, as ``ref``, of the rows that are there and have one of some texts."""
         if self._version is None:

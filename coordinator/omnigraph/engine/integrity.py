@@ -23,11 +23,13 @@ from omnigraph.model.sidecar import TablePromise
 from omnigraph.model.tables import Pin
 from omnigraph.rules import constraints as rules
 from omnigraph.rules.constraints import CardinalityRule, EndpointRule, Plan, Rule, UniqueRule, Violation
+from omnigraph.rules.fingerprints import dealt
 from omnigraph.rules.values import Column, compute
 from omnigraph.storage.embedded import EmbeddedEngine, Relation
 from omnigraph.storage.spool import Spool
 
 SAMPLE_MAX: Final = 20
+ENDS_TOGETHER_MAX: Final = 2**18
 Rows: TypeAlias = npt.NDArray[np.int64]
 """Numbers of rows among those that were given for a table."""
 
@@ -97,18 +99,6 @@ class Question:
         return [Violation(str(self.rule), str(self.rule.kind.table), count, tuple(sample))] if count else []
 
 
-@dataclass(frozen=True, slots=True)
-class Ends:
-    """How many nodes edges refer to, and those of them that are there."""
-
-    asked: int
-    there: pa.Table
-
-
-NONE_THERE: Final = Ends(1, NO_IDS)
-"""The nodes that are there where none are: fewer than any edge refers to."""
-
-
 class Integrity:
     """The rules of one schema over one write on one set of pins."""
 
@@ -121,7 +111,7 @@ class Integrity:
             kind.table_id: Delta(session, kind, changes.get(kind.table_id), pins.get(kind.table_id))
             for kind in catalog.table_types
         }
-        self._looked_for: dict[TableId, Ends] = {}
+        self._are_ends_there: dict[TableId, bool] = {}
 
     def violations(self) -> list[Violation]:
         """Run every rule this write could break."""
@@ -175,14 +165,12 @@ class Integrity:
         back = {"id": "id", "value": rule.column}
         if edges.adds and max(edges.size, nodes.size) > ROWS_TOGETHER_MAX:
             yield from self._many_endpoints(rule, back)
-        elif edges.adds:
-            ends = self._ends(rule.node)
-            # Ids are unique: if as many are there as are referred to, these are those, and there is nothing to ask.
-            if len(ends.there) < ends.asked or nodes.loses:
-                new = edges.new({"id": "id", "ref": rule.column})
-                relations = {"new": new, "nodes": ends.there}
-                relations |= {"gone_nodes": nodes.gone, "new_nodes": nodes.new({"id": "id"})}
-                yield Question(rule, rules.MISSING_ENDPOINTS, relations, back)
+        # Ids are unique: if as many are there as are referred to, these are those, and there is nothing to ask.
+        elif edges.adds and (nodes.loses or not self._all_ends_there(rule.node)):
+            new = edges.new({"id": "id", "ref": rule.column})
+            relations = {"new": new, "nodes": nodes.base_ids(compute.unique(edges.new_texts(rule.column)))}
+            relations |= {"gone_nodes": nodes.gone, "new_nodes": nodes.new({"id": "id"})}
+            yield Question(rule, rules.MISSING_ENDPOINTS, relations, back)
         if nodes.loses and not edges.is_overwritten:
             lost = nodes.lost_ids
             relations = {"base": edges.base_where(rule.column, lost), "gone": edges.gone}
@@ -197,26 +185,40 @@ class Integrity:
             new = Portions(spool, edges, {"id": "id", "ref": rule.column}, "ref", count)
             new_nodes = Portions(spool, nodes, {"id": "id"}, "id", count)
             for number in range(count):
+                ends = new.texts(number)
+                if not nodes.loses and nodes.base_count([ends]) == len(ends):
+                    continue  # as above
                 relations: dict[str, Relation] = {
                     "new": new.relation(number),
-                    "nodes": nodes.base_ids(new.texts(number)) if nodes.stays else NO_IDS,
+                    "nodes": nodes.base_ids(ends) if nodes.stays else NO_IDS,
                     "gone_nodes": nodes.gone,
                     "new_nodes": new_nodes.relation(number),
                 }
                 yield Question(rule, rules.MISSING_ENDPOINTS, relations, back)
 
-    def _ends(self, node: NodeType) -> "Ends":
-        """Look once for all nodes of a type that added edges refer to, from whichever end."""
-        if not self._deltas[node.table_id].stays:
-            return NONE_THERE
-        if node.table_id not in self._looked_for:
-            ends: list[Column] = []
-            for rule in rules.compile_rules(self._catalog):
-                if isinstance(rule, EndpointRule) and rule.node.table_id == node.table_id:
-                    ends += self._deltas[rule.kind.table_id].new_texts(rule.column).chunks
-            keys = compute.unique(pa.chunked_array(ends, pa.string()))
-            self._looked_for[node.table_id] = Ends(len(keys), self._deltas[node.table_id].base_ids(keys))
-        return self._looked_for[node.table_id]
+    def _all_ends_there(self, node: NodeType) -> bool:
+        """Tell whether all nodes of a type that added edges refer to are there or are added; one look for all ends."""
+        if node.table_id not in self._are_ends_there:
+            nodes = self._deltas[node.table_id]
+            ends = self._ends(node)
+            if nodes.adds:
+                added = dealt(nodes.new_texts("id"), len(ends))
+                ends = [
+                    asked.filter(compute.invert(compute.is_in(asked, value_set=new)))
+                    for asked, new in zip(ends, added, strict=True)
+                ]
+            self._are_ends_there[node.table_id] = nodes.base_count(ends) == sum(map(len, ends))
+        return self._are_ends_there[node.table_id]
+
+    def _ends(self, node: NodeType) -> list[Column]:
+        """Return the ids of a type that added edges refer to, each once; in heaps, so that this takes little memory."""
+        ends: list[Column] = []
+        for rule in rules.compile_rules(self._catalog):
+            if isinstance(rule, EndpointRule) and rule.node.table_id == node.table_id:
+                ends += self._deltas[rule.kind.table_id].new_texts(rule.column).chunks
+        of = max(1, -(-sum(map(len, ends)) // ENDS_TOGETHER_MAX))
+        hands = [dealt(part, of) for part in ends]
+        return [compute.unique(pa.chunked_array([hand[n] for hand in hands], pa.string())) for n in range(of)]
 
     def _cardinality(self, rule: CardinalityRule) -> Question:
         edges, nodes = self._deltas[rule.kind.table_id], self._deltas[rule.node.table_id]

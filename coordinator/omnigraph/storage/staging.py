@@ -15,6 +15,7 @@ from omnigraph.storage.lance_door import BIRTH_VERSION, Predicate, Sealed
 from omnigraph.storage.lance_ids import KNOWN_IDS, IdStream, present, staged_ids_in
 from omnigraph.storage.lance_moving import combine_upserts, reseal, take_out_too
 from omnigraph.storage.lance_rows import (
+    count_where,
     file_session,
     fragments_of,
     locate,
@@ -142,6 +143,12 @@ class Staging:
         handle = open_at(uri, version, self._options)
         with translated(f"rows of {uri} can not be found", self._options):
             return rows_where(handle, column, keys, columns).select(list(columns))
+
+    def count_where(self, uri: str, version: int, column: str, keys: Sequence[Column]) -> int:
+        """Return how many rows of a version have one of some texts, which are dealt out, in a column."""
+        handle = open_at(uri, version, self._options)
+        with translated(f"rows of {uri} can not be counted", self._options):
+            return count_where(handle, column, keys)
 
     def scan(self, uri: str, version: int, columns: Sequence[str]) -> pa.RecordBatchReader:
         """Stream columns of a version."""
