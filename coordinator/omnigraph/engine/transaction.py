@@ -6,7 +6,7 @@ promises, seals and publishes. Whatever fails before that leaves only files nobo
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from itertools import chain
 from types import TracebackType
 from typing import Any, Self, TypeAlias
@@ -20,26 +20,21 @@ from omnigraph.engine.history import History
 from omnigraph.engine.integrity import Integrity, reads_of, refuse, staged_changes
 from omnigraph.engine.owners import this_process
 from omnigraph.engine.parts import Begun, Verb, gather
+from omnigraph.engine.promising import Promising
 from omnigraph.engine.quarantine import Quarantine
 from omnigraph.engine.rejected import rejected_schema
-from omnigraph.engine.repeats import Repeats
-from omnigraph.engine.sealing import duplicates
 from omnigraph.engine.session import Session
-from omnigraph.errors import InvalidOptionError, MixedMutationError, OmnigraphError, StorageError, TransactionStateError
-from omnigraph.failpoints import Failpoint, reach
+from omnigraph.engine.table_work import TableWork, step, work_for
+from omnigraph.errors import InvalidOptionError, MixedMutationError, OmnigraphError, TransactionStateError
+from omnigraph.failpoints import Failpoint
 from omnigraph.ids import CommitId, TableId
 from omnigraph.model.lineage import Commit
 from omnigraph.model.receipt import Receipt, RejectedRows, TableReceipt
-from omnigraph.model.schema import ENDPOINT_COLUMNS, NodeType, TableType
+from omnigraph.model.schema import TableType
 from omnigraph.model.sidecar import ReadPin, Sidecar, TablePromise
-from omnigraph.model.staged import RowSet, Staged, StagedAppend, StagedDelete, StagedOverwrite, StagedUpsert
+from omnigraph.model.staged import Staged
 from omnigraph.rules.arrow_schema import arrow_schema
 from omnigraph.rules.conform import Rows, conform
-from omnigraph.rules.constraints import Violation
-from omnigraph.rules.row_checks import RowChecks
-from omnigraph.rules.values import Column
-from omnigraph.storage.lance_door import Scan
-from omnigraph.storage.layout import table_location
 from omnigraph.storage.staging import Ticket
 
 AnyRows: TypeAlias = "Rows | pa.RecordBatchReader | Iterable[Mapping[str, Any]]"
@@ -58,31 +53,6 @@ class Intent:
     constraints: str = "fail"
 
 
-@dataclass(slots=True, kw_only=True)
-class _Table:
-    """What has been staged for one table so far."""
-
-    kind: TableType
-    verbs: set[Verb]
-    ticket: Ticket
-    checks: RowChecks
-    is_strict: bool = False
-    parts: list[Staged] = field(default_factory=list)
-    repeats: Repeats = field(default_factory=Repeats)
-    deleted_ids: list[Column] = field(default_factory=list)
-    deleted_rows: list[RowSet] = field(default_factory=list)
-    found: list[Violation] = field(default_factory=list)
-    predicates: list[str] = field(default_factory=list)
-
-    @property
-    def key(self) -> str:
-        return str(self.kind.table)
-
-    @property
-    def violations(self) -> list[Violation]:
-        return self.checks.violations + self.found
-
-
 class Transaction:
     """A context manager: leave the block and everything is published, raise in it and nothing is."""
 
@@ -94,7 +64,7 @@ class Transaction:
         if begun is not None:
             self._base = history.on_branch(begun.base, self._branch)
         self._catalog = history.catalog(self._base)
-        self._tables: dict[TableId, _Table] = {}
+        self._tables: dict[TableId, TableWork] = {}
         self._quarantine = Quarantine(session, self._catalog) if intent.constraints == "quarantine" else None
         self._open = True
         self._receipt: Receipt | None = None
@@ -173,7 +143,7 @@ class Transaction:
                 return
             self._take(table, verb, parts)
 
-    def _take(self, table: _Table, verb: Verb, texts: Iterable[str]) -> None:
+    def _take(self, table: TableWork, verb: Verb, texts: Iterable[str]) -> None:
         if self._quarantine is not None:
             raise InvalidOptionError("rows staged elsewhere can not be sorted out; choose constraints 'fail' or 'off'")
         gathered = gather(verb, texts, table.ticket, table.kind)
@@ -217,7 +187,7 @@ class Transaction:
     # -- staging ------------------------------------------------------------------------------------
 
     @contextmanager
-    def _working(self, verb: Verb, type: str) -> Iterator[_Table | None]:
+    def _working(self, verb: Verb, type: str) -> Iterator[TableWork | None]:
         """Give the table a verb works on, or None if the whole transaction is a rerun; a failure ends it."""
         self._usable()
         try:
@@ -244,17 +214,10 @@ class Transaction:
                     f"{table.key} is already being written by {min(table.verbs)!r}; an overwrite goes alone"
                 )
 
-    def _table(self, verb: Verb, kind: TableType) -> _Table:
-        if kind.table_id not in self._tables:
-            uri = self._session.root.uri(table_location(kind.table.kind, kind.table_id))
-            pin = self._base.pins.get(kind.table_id)
-            ticket = Ticket(uri=uri, base_version=None if pin is None else pin.lance_version)
-            self._tables[kind.table_id] = _Table(kind=kind, verbs=set(), ticket=ticket, checks=RowChecks(kind))
-        table = self._tables[kind.table_id]
-        table.verbs.add(verb)
-        return table
+    def _table(self, verb: Verb, kind: TableType) -> TableWork:
+        return work_for(self._session, self._tables, kind, self._base.pins.get(kind.table_id), verb)
 
-    def _give(self, table: _Table, verb: Writing, rows: AnyRows) -> None:
+    def _give(self, table: TableWork, verb: Writing, rows: AnyRows) -> None:
         """Stage rows, or set them aside until it is known which of them are good."""
         if self._quarantine is not None:
             self._quarantine.take(table.kind, verb, _parts(rows))
@@ -262,8 +225,8 @@ class Transaction:
         batches = self._conformed(table, rows)
         self._stage(table, verb, ahead(batches) if _is_long(rows) else batches)
 
-    def _stage(self, table: _Table, verb: Writing, batches: Iterator[pa.RecordBatch]) -> None:
-        _step(Failpoint.BEFORE_STAGE)
+    def _stage(self, table: TableWork, verb: Writing, batches: Iterator[pa.RecordBatch]) -> None:
+        step(Failpoint.BEFORE_STAGE)
         schema, staging = arrow_schema(table.kind), self._session.staging
         stagers: dict[Writing, Callable[[Ticket, pa.RecordBatchReader], Staged]] = {
             "append": staging.append,
@@ -278,9 +241,9 @@ class Transaction:
             batches = chain([first], batches)
         reader = pa.RecordBatchReader.from_batches(schema, batches)
         table.parts.append(stagers[verb](table.ticket, reader))
-        _step(Failpoint.AFTER_STAGE)
+        step(Failpoint.AFTER_STAGE)
 
-    def _conformed(self, table: _Table, rows: AnyRows) -> Iterator[pa.RecordBatch]:
+    def _conformed(self, table: TableWork, rows: AnyRows) -> Iterator[pa.RecordBatch]:
         """Yield rows as the table stores them, a batch at a time, watching their ids."""
         for part in _parts(rows):
             fitted = conform(table.kind, part, self._session.sources.mint)
@@ -314,7 +277,9 @@ class Transaction:
     def _publish_once(self) -> Receipt:
         is_checked = self._intent.constraints != "off"
         is_settled = self._settle()
-        promises = self._promises()
+        promises = Promising(self._session, self._catalog, self._base.pins, self._tables).promises(
+            is_sorted_out=self._quarantine is not None
+        )
         if is_checked and not is_settled:
             broken = [violation for table in self._tables.values() for violation in table.violations]
             changes = staged_changes(self._session, self._catalog, promises)
@@ -348,89 +313,6 @@ class Transaction:
     def _rejected_counts(self) -> Mapping[str, RejectedRows]:
         return {} if self._quarantine is None else self._quarantine.rejected.counts
 
-    def _promises(self) -> tuple[TablePromise, ...]:
-        if any("delete" in table.verbs for table in self._tables.values()):
-            return tuple(self._deletions())
-        return tuple(filter(None, (self._written(table) for table in self._tables.values())))
-
-    def _written(self, table: _Table) -> TablePromise | None:
-        """Return what is promised for a table that rows were written for, or None if nothing would change."""
-        pin = self._base.pins.get(table.kind.table_id)
-        self._refuse_repeats(table)
-        staging = self._session.staging
-        inserts = [part for part in table.parts if isinstance(part, StagedAppend)]
-        added = staging.joined(inserts) if inserts else None
-        is_left = False
-        if pin is not None and added is not None and self._quarantine is None:
-            # A few rows for a table that others write to: whoever seals them must look anyway, and once is enough.
-            is_left = staging.is_behind(table.ticket.uri, pin.lance_version, added.rows)
-            there = [] if is_left else staging.present(table.ticket.uri, pin.lance_version, added)
-            if there:
-                raise duplicates(table.key, there, "exist already")
-        staged = staging.combined(table.ticket, table.parts) if table.parts else None
-        changes_nothing = isinstance(staged, StagedOverwrite) and pin is None and not staged.files
-        if staged is None or staged.is_empty or changes_nothing:
-            return None
-        few = None if added is None else staging.few_ids(table.ticket.uri, added)
-        return replace(self._promise(table, staged), is_new_on_expected=not is_left, few_ids=few)
-
-    def _promise(self, table: _Table, staged: Staged) -> TablePromise:
-        return TablePromise(
-            table=table.kind.table_id,
-            key=table.kind.table,
-            expected=self._base.pins.get(table.kind.table_id),
-            transaction=self._session.sources.mint(),
-            staged=staged,
-            must_be_new="append" in table.verbs,
-            is_strict=table.is_strict,
-        )
-
-    def _deletions(self) -> Iterator[TablePromise]:
-        """Yield what is promised for deletions: nodes first, then edges, those included whose ends go."""
-        incident: dict[TableId, dict[str, list[Column]]] = {}
-        for kind in self._catalog.table_types:
-            among = {end: pa.concat_arrays(ids) for end, ids in incident.get(kind.table_id, {}).items()}
-            if kind.table_id not in self._tables and not among:
-                continue
-            table = self._table("delete", kind)
-            deleted = self._deletion(table, among)
-            promise = self._with_written(table, deleted)
-            if promise is not None:
-                yield promise
-            if deleted is None or deleted.is_empty:
-                continue
-            gone = self._session.staging.gone_ids(table.ticket.uri, deleted).chunks
-            for edge in self._catalog.edges:
-                for end, node in zip(ENDPOINT_COLUMNS, (edge.source, edge.target), strict=True):
-                    if node == kind.name and isinstance(kind, NodeType):
-                        incident.setdefault(edge.table_id, {}).setdefault(end, []).extend(gone)
-
-    def _with_written(self, table: _Table, deleted: StagedDelete | None) -> TablePromise | None:
-        """Return what is promised for a table that loses rows, and perhaps gets some in the same change."""
-        written = self._written(table)
-        if deleted is None or deleted.is_empty:
-            return written
-        if written is None:
-            return self._promise(table, deleted)
-        assert isinstance(written.staged, StagedAppend | StagedUpsert)  # noqa: S101  an overwrite goes alone
-        return replace(written, staged=self._session.staging.mixed(table.ticket, written.staged, deleted))
-
-    def _deletion(self, table: _Table, among: Mapping[str, Column]) -> StagedDelete | None:
-        _step(Failpoint.BEFORE_STAGE)
-        if table.ticket.base_version is None:
-            for predicate in table.predicates:  # nothing can match, but a mistake is a mistake
-                self._session.tables.scan_empty(arrow_schema(table.kind), Scan(where=predicate)).read_all()
-        where = " OR ".join(f"({predicate})" for predicate in table.predicates) or None
-        ids = pa.concat_arrays(table.deleted_ids) if table.deleted_ids else None
-        staged = self._session.staging.delete(table.ticket, where, ids, among, table.deleted_rows)
-        _step(Failpoint.AFTER_STAGE)
-        return staged
-
-    def _refuse_repeats(self, table: _Table) -> None:
-        again = self._session.staging.repeated(table.ticket.uri, table.parts, table.repeats.doubtful())
-        if again:
-            raise duplicates(table.key, again, "occur more than once in what was given")
-
     def _sidecar(self, promises: tuple[TablePromise, ...], *, is_checked: bool) -> Sidecar:
         verbs = sorted({verb for table in self._tables.values() for verb in table.verbs})
         changes = staged_changes(self._session, self._catalog, promises)
@@ -461,14 +343,6 @@ class Transaction:
     def _rerun(self, commit: CommitId) -> Receipt:
         found = self._history.named(commit)
         return Receipt(branch=found.branch, commit=found.id, version=found.version, rerun=True)
-
-
-def _step(point: Failpoint) -> None:
-    """Pass a place where a test may let storage fail."""
-    try:
-        reach(point)
-    except OSError as problem:
-        raise StorageError(f"nothing was applied: {problem}") from problem
 
 
 def _is_long(rows: AnyRows) -> bool:
