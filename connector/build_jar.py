@@ -21,6 +21,7 @@ MANIFEST = "Manifest-Version: 1.0\nCreated-By: omnigraph\n\n"
 MANIFEST_ENTRY = "META-INF/MANIFEST.MF"
 LONG_AGO = (1980, 1, 1, 0, 0, 0)
 JAVA_SOURCE, JAVA_TARGET = 11, 8
+COMPILE = "--compile"
 
 
 class BuildError(RuntimeError):
@@ -57,7 +58,7 @@ def build(jar: Path = JAR, sources: Path = SOURCES) -> Path:
     with tempfile.TemporaryDirectory(dir=jar.parent) as scratch:
         classes = Path(scratch) / "classes"
         classes.mkdir()
-        compile_java(sources, classes)
+        compile_alone(sources, classes)
         packed = pack(classes, Path(scratch) / jar.name, sources_hash(sources))
         packed.replace(jar)
     return jar
@@ -71,6 +72,14 @@ def pack(classes: Path, jar: Path, sources: str) -> Path:
         for name, content in entries.items():
             packed.writestr(zipfile.ZipInfo(name, LONG_AGO), content)
     return jar
+
+
+def compile_alone(sources: Path, classes: Path) -> None:
+    """Compile in a process of its own: a Spark session in this one would take the compiler's errors for its own."""
+    command = [sys.executable, str(Path(__file__).resolve()), COMPILE, str(sources), str(classes)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  this very file
+    if done.returncode != 0:
+        raise BuildError(done.stderr.strip() or "the SQL catalog can not be compiled")
 
 
 def compile_java(sources: Path, classes: Path) -> None:
@@ -141,6 +150,9 @@ def _runs(program: str) -> bool:
 
 if __name__ == "__main__":
     try:
+        if sys.argv[1:2] == [COMPILE]:
+            compile_java(Path(sys.argv[2]), Path(sys.argv[3]))
+            sys.exit()
         print(build(Path(sys.argv[1]) if len(sys.argv) > 1 else JAR))  # noqa: T201  a command says what it made
     except BuildError as missing:
         sys.exit(str(missing))
