@@ -2,11 +2,12 @@
 
 import builtins
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import pyarrow as pa
 import pytest
 
 import omnigraph as og
@@ -18,6 +19,7 @@ from omnigraph.errors import (
     VersionConflictError,
 )
 from omnigraph.rules import constraints, row_checks
+from omnigraph.storage.embedded import EmbeddedEngine, Relation, Values
 
 SCHEMA = """
 node Person {
@@ -429,3 +431,34 @@ def test_ends_are_found_however_many_heaps_they_are_dealt_into(
     assert violation["count"] == 4
     assert sorted(row["dst"] for row in violation["sample"]) == sorted(f"{name}?" for name in names[::10])
     assert graph.snapshot().count("K") == 41
+
+
+class Watched:
+    """An engine that notes what it is asked, and lets another one answer."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self._other = EmbeddedEngine()
+
+    def run(self, sql: str, relations: Mapping[str, Relation], values: Values = ()) -> pa.RecordBatchReader:
+        self.asked.append(sql)
+        return self._other.run(sql, relations, values)
+
+
+def test_any_engine_can_run_the_plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Watched()
+    monkeypatch.setattr("omnigraph.engine.integrity.ENGINE", engine)
+    graph = og.init(tmp_path / "g", "node P { name: String @key  mail: String? @unique }\nedge K: P -> P @card(0..1)")
+    with graph.transaction() as tx:
+        tx.append("P", [{"name": "a", "mail": "m"}, {"name": "b"}])
+        tx.append("K", [{"src": "a", "dst": "b"}])
+    for type, row in (
+        ("P", {"name": "c", "mail": "m"}),
+        ("K", {"src": "a", "dst": "b"}),
+        ("K", {"src": "b", "dst": "x"}),
+    ):
+        with pytest.raises(ConstraintError), graph.transaction() as tx:
+            tx.append(type, [row])
+    assert {constraints.TAKEN_VALUES.sql, constraints.CARDINALITY.sql, constraints.MISSING_ENDPOINTS.sql} <= set(
+        engine.asked
+    )

@@ -25,7 +25,7 @@ from omnigraph.rules import constraints as rules
 from omnigraph.rules.constraints import CardinalityRule, EndpointRule, Plan, Rule, UniqueRule, Violation
 from omnigraph.rules.fingerprints import dealt
 from omnigraph.rules.values import Column, compute
-from omnigraph.storage.embedded import EmbeddedEngine, Relation
+from omnigraph.storage.embedded import EmbeddedEngine, Relation, RelationalEngine
 from omnigraph.storage.spool import Spool
 
 SAMPLE_MAX: Final = 20
@@ -33,7 +33,7 @@ ENDS_TOGETHER_MAX: Final = 2**18
 Rows: TypeAlias = npt.NDArray[np.int64]
 """Numbers of rows among those that were given for a table."""
 
-ENGINE = EmbeddedEngine()
+ENGINE: RelationalEngine = EmbeddedEngine()
 
 
 def refuse(violations: Sequence[Violation]) -> None:

@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
 
 import pyarrow as pa
 
@@ -33,6 +33,14 @@ RESULT_ROWS: Final = 65_536
 Relation: TypeAlias = Callable[[], pa.RecordBatchReader] | pa.Table
 """Rows: a table, or a function that starts reading them anew each time it is called."""
 Values: TypeAlias = Mapping[str, Any] | Sequence[Any]
+
+
+class RelationalEngine(Protocol):
+    """Whatever runs plans: one query over relations that are given to it, and rows that are streamed back."""
+
+    def run(self, sql: str, relations: Mapping[str, Relation], values: Values = ()) -> pa.RecordBatchReader:
+        """Run one query; relations are names in it, values are bound to its parameters."""
+
 
 # In this order: the scratch folder can not be named any more once the outside is shut.
 LOCKS: Final = (
