@@ -23,6 +23,11 @@ settings.register_profile(
 settings.load_profile("deep" if os.environ.get("OMNIGRAPH_DEEP") == "1" else "quick")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Start with what takes minutes, so that no process is left alone with it at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeaweedServer]:
     """The suite's S3 server; each xdist worker has its own."""

@@ -9,8 +9,6 @@ import json
 import os
 import shutil
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -21,9 +19,8 @@ from typing import Any
 
 import lance
 import pyarrow as pa
-from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
+from tests.bench.kit import Verdict, answer, be_a_child, child, console, peak, report, timed
 
 import omnigraph as og
 from omnigraph.engine.graph import Graph
@@ -38,8 +35,6 @@ PROCESSES = 8
 S3_TRANSACTIONS = 20
 ROWS_PER_BATCH = 100_000
 
-console = Console(highlight=False, width=130)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
@@ -48,7 +43,7 @@ class Size:
     history: tuple[int, int] = (10, 2_000)
     samples: int = 150
     transactions: int = 400
-    rounds: int = 3
+    rounds: int = 5
     large_rounds: int = 5
     append_rows: int = 1_000_000
     table_rows: int = 5_000_000
@@ -65,30 +60,6 @@ QUICK = Size(
     table_rows=200_000,
     upsert_rows=5_000,
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """One figure beside its limit; ``least`` turns the limit into a lower one."""
-
-    what: str
-    value: float
-    limit: float | None
-    least: bool = False
-
-    @property
-    def holds(self) -> bool:
-        """Whether the limit is kept; a figure without one always is."""
-        if self.limit is None:
-            return True
-        return self.value >= self.limit if self.least else self.value <= self.limit
-
-
-def timed(act: Callable[[], object]) -> float:
-    """Return how long something takes, in milliseconds."""
-    begun = time.perf_counter()
-    act()
-    return (time.perf_counter() - begun) * 1e3
 
 
 def people(numbers: range, age: int) -> pa.Table:
@@ -167,8 +138,8 @@ def single_rows(folder: Path, size: Size, progress: Progress) -> list[Verdict]:
     depths = [deep(folder, *shape, progress) for shape in ((few, few), (few, many), (many, many))]
     for _ in range(size.samples):
         for depth in depths:
-            depth.transactions.append(timed(depth.transact))
-            depth.appends.append(timed(depth.append))
+            depth.transactions.append(timed(depth.transact) * 1e3)
+            depth.appends.append(timed(depth.append) * 1e3)
     for depth in depths:
         tx, bare = sorted(depth.transactions), sorted(depth.appends)
         console.print(
@@ -193,22 +164,9 @@ def single_rows(folder: Path, size: Size, progress: Progress) -> list[Verdict]:
 # -- many processes -----------------------------------------------------------------------------------
 
 
-def child(**order: Any) -> "subprocess.Popen[str]":
-    """Start this file as a process that does one thing."""
-    command = [sys.executable, str(Path(__file__)), "--child", json.dumps(order)]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-
-def answer(process: "subprocess.Popen[str]") -> dict[str, Any]:
-    """Let a child that is ready go, and return what it says."""
-    out, _ = process.communicate("go\n")
-    assert process.returncode == 0, "a child failed"
-    return dict(json.loads(out.splitlines()[-1]))
-
-
 def rate(root: str, tables: list[str], each: int) -> float:
     """Let one process per table write single rows; return transactions per second over all."""
-    running = [child(job="write", root=root, table=table, times=each) for table in tables]
+    running = [child(__file__, job="write", root=root, table=table, times=each) for table in tables]
     for process in running:
         assert process.stdout is not None
         process.stdout.readline()
@@ -217,8 +175,12 @@ def rate(root: str, tables: list[str], each: int) -> float:
         assert process.stdin is not None
         print("go", file=process.stdin, flush=True)
     for process in running:
-        answer(process)
-    return each * len(tables) / (time.perf_counter() - begun)
+        assert process.stdout is not None
+        assert process.stdout.readline(), "a child failed"
+    seconds = time.perf_counter() - begun  # how long Python takes to end is not of interest
+    for process in running:
+        process.communicate()
+    return each * len(tables) / seconds
 
 
 def throughput(folder: Path, size: Size, progress: Progress) -> list[Verdict]:
@@ -268,7 +230,7 @@ def large(folder: Path, size: Size, progress: Progress) -> list[Verdict]:
             elif job != "bare-append":
                 shutil.copytree(graph.root if job == "upsert" else bare, place, copy_function=os.link)
             rows = size.append_rows if "append" in job else size.upsert_rows
-            running = child(job=job, root=str(place), rows=rows, there=size.table_rows)
+            running = child(__file__, job=job, root=str(place), rows=rows, there=size.table_rows)
             found.setdefault(job, []).append(answer(running))
             shutil.rmtree(place)
             progress.advance(task)
@@ -285,16 +247,6 @@ def large(folder: Path, size: Size, progress: Progress) -> list[Verdict]:
         Verdict(what=upsert, value=seconds["upsert"] / seconds["bare-upsert"], limit=1.0),
         Verdict(what=f"{upsert}, memory", value=peaks["upsert"] / peaks["bare-upsert"], limit=None),
     ]
-
-
-def work(order: dict[str, Any]) -> None:
-    """Be a child: get ready, wait, do one thing, say how long it took and how much memory."""
-    act = prepare(order)
-    before = peak(reset=True)
-    print("ready", flush=True)
-    sys.stdin.readline()
-    seconds = timed(act) / 1e3
-    print(json.dumps({"seconds": seconds, "before": before, "peak": peak()}), flush=True)
 
 
 def prepare(order: dict[str, Any]) -> Callable[[], object]:
@@ -335,15 +287,6 @@ def write_at_once(graph: Graph, verb: str, rows: pa.Table) -> None:
         getattr(tx, verb)("Person", rows)
 
 
-def peak(reset: bool = False) -> float:
-    """Return this process's peak memory in MB; not the kernel's accounting, which counts a parent's too."""
-    if reset:
-        pa.default_memory_pool().release_unused()
-        Path("/proc/self/clear_refs").write_text("5")
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1024
-
-
 # -- on the wire --------------------------------------------------------------------------------------
 
 
@@ -378,18 +321,6 @@ def kind_of(request: Request) -> str:
 # -- all of it ----------------------------------------------------------------------------------------
 
 
-def report(verdicts: list[Verdict]) -> None:
-    """Print the figures and how they stand to their limits."""
-    summary = Table(title="Against the limits", title_justify="left")
-    for name in ("measure", "is", "limit", ""):
-        summary.add_column(name, justify="left" if name == "measure" else "right")
-    for one in verdicts:
-        limit = "" if one.limit is None else f"{'≥' if one.least else '≤'} {one.limit:g}"
-        said = "" if one.limit is None else "holds" if one.holds else "BROKEN"
-        summary.add_row(one.what, f"{one.value:.2f}", limit, said)
-    console.print(summary)
-
-
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -397,7 +328,7 @@ def main() -> None:
     parser.add_argument("--child", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.child:
-        work(json.loads(chosen.child))
+        be_a_child(prepare(json.loads(chosen.child)))
         return
     size = QUICK if chosen.quick else Size()
     with tempfile.TemporaryDirectory(prefix="omnigraph-bench-") as name:

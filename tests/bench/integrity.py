@@ -9,8 +9,6 @@ import json
 import os
 import shutil
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -22,9 +20,8 @@ import duckdb
 import lance
 import pyarrow as pa
 import pyarrow.compute as pc
-from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
+from tests.bench.kit import Verdict, answer, be_a_child, child, console, report
 
 import omnigraph as og
 from omnigraph.engine.graph import Graph
@@ -52,8 +49,6 @@ ROWS_PER_BATCH = 100_000
 STEPS = {"src": 7_919, "dst": 104_729}
 compute: Any = pc
 
-console = Console(highlight=False, width=130)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
@@ -71,20 +66,6 @@ class Size:
 QUICK = Size(
     nodes=(100_000, 500_000), edges_there=100_000, edges=100_000, few_edges=1_000, rounds=2, samples=3, load_mb=40
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """One figure beside its limit."""
-
-    what: str
-    value: float
-    limit: float | None = None
-
-    @property
-    def holds(self) -> bool:
-        """Whether the limit is kept; a figure without one always is."""
-        return self.limit is None or self.value <= self.limit
 
 
 # -- rows ---------------------------------------------------------------------------------------------
@@ -143,27 +124,9 @@ def write_json(file: Path, megabytes: int) -> int:
 # -- children -----------------------------------------------------------------------------------------
 
 
-def child(**order: Any) -> dict[str, Any]:
-    """Let a process do one thing; return what it says."""
-    command = [sys.executable, str(Path(__file__)), "--child", json.dumps(order)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-    assert done.returncode == 0, "a child failed"
-    return dict(json.loads(done.stdout.splitlines()[-1]))
-
-
-def work(order: dict[str, Any]) -> None:
-    """Be a child: get ready, do one thing, say how long it took, how much memory and how many rows."""
-    graph = og.open(order["root"])
-    act = prepare(graph, order)
-    before = peak(reset=True)
-    begun = time.perf_counter()
-    rows = act()
-    seconds = time.perf_counter() - begun
-    print(json.dumps({"seconds": seconds, "before": before, "peak": peak(), "rows": rows}), flush=True)
-
-
-def prepare(graph: Graph, order: dict[str, Any]) -> Callable[[], int]:
+def prepare(order: dict[str, Any]) -> Callable[[], int]:
     """Return what a child shall do; nothing of it has been done, but all it needs is in memory."""
+    graph = og.open(order["root"])
     if order["job"] == "load":
         return lambda: sum(graph.load(order["file"]).rows.values())
     rows = edges(order["edge"], order["first"], order["rows"], order["nodes"])
@@ -175,15 +138,6 @@ def append(graph: Graph, edge: str, rows: pa.Table, constraints: str) -> int:
     with graph.transaction(constraints=constraints) as tx:
         tx.append(edge, rows)
     return graph.snapshot().count(edge)
-
-
-def peak(reset: bool = False) -> float:
-    """Return this process's peak memory in MB; not the kernel's accounting, which counts a parent's too."""
-    if reset:
-        pa.default_memory_pool().release_unused()
-        Path("/proc/self/clear_refs").write_text("5")
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1024
 
 
 # -- graphs -------------------------------------------------------------------------------------------
@@ -221,7 +175,7 @@ def large(folder: Path, graph: Graph, size: Size, progress: Progress) -> list[Ve
                 place = folder / f"{edge}-{mode}-{number}"
                 copied(start, place)
                 order = {"edge": edge, "constraints": mode, "first": size.edges_there, "rows": size.edges}
-                said = child(job="append", root=str(place), nodes=nodes, **order)
+                said = answer(child(__file__, job="append", root=str(place), nodes=nodes, **order))
                 assert said["rows"] == size.edges_there + size.edges
                 found.setdefault((edge, mode), []).append(said)
                 shutil.rmtree(place)
@@ -312,7 +266,7 @@ def loads(folder: Path, size: Size, progress: Progress) -> list[Verdict]:
         progress.advance(task)
         place = folder / f"load-{megabytes}.omni"
         og.init(place, SCHEMA)
-        said = child(job="load", root=str(place), file=str(file))
+        said = answer(child(__file__, job="load", root=str(place), file=str(file)))
         assert said["rows"] == records
         found.append(said)
         there = file.stat().st_size / 1e6
@@ -334,18 +288,6 @@ def loads(folder: Path, size: Size, progress: Progress) -> list[Verdict]:
 # -- all of it ----------------------------------------------------------------------------------------
 
 
-def report(verdicts: list[Verdict]) -> None:
-    """Print the figures and how they stand to their limits."""
-    summary = Table(title="Against the limits", title_justify="left")
-    for name in ("measure", "is", "limit", ""):
-        summary.add_column(name, justify="left" if name == "measure" else "right")
-    for one in verdicts:
-        limit = "" if one.limit is None else f"≤ {one.limit:g}"
-        said = "" if one.limit is None else "holds" if one.holds else "BROKEN"
-        summary.add_row(one.what, f"{one.value:.2f}", limit, said)
-    console.print(summary)
-
-
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -354,7 +296,7 @@ def main() -> None:
     parser.add_argument("--child", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.child:
-        work(json.loads(chosen.child))
+        be_a_child(prepare(json.loads(chosen.child)))
         return
     size = QUICK if chosen.quick else Size()
     if chosen.load_mb:

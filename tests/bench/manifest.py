@@ -6,11 +6,9 @@ themselves. Object-store requests are counted on the wire, against a real S3-com
 
 import argparse
 import random
-import resource
 import shutil
 import statistics
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,9 +17,10 @@ from pathlib import Path
 
 import lance
 import pyarrow as pa
-from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
+from tests.bench.kit import Verdict, console, peak, timed
+from tests.bench.kit import report as report_limits
 
 import omnigraph as og
 from omnigraph.engine.graph import Graph
@@ -36,9 +35,6 @@ SAMPLES = 60
 S3_PUBLISHES = 40
 BUCKET = "bench"
 SCHEMA = "node Person { name: String @key }\nedge Knows: Person -> Person"
-
-console = Console(highlight=False, width=130)
-
 
 Times = dict[str, list[float]]
 
@@ -58,13 +54,6 @@ class Depth:
     def median(self, what: str) -> float:
         """Return the median of one measure in milliseconds."""
         return statistics.median(self.times[what])
-
-
-def timed(act: Callable[[], object]) -> float:
-    """Return how long something takes, in milliseconds."""
-    begun = time.perf_counter()
-    act()
-    return (time.perf_counter() - begun) * 1e3
 
 
 def bare_append(folder: Path) -> Callable[[], object]:
@@ -98,14 +87,14 @@ def measure(depths: list[Depth], folder: Path, progress: Progress) -> list[float
     appends: list[float] = []
     task = progress.add_task("measuring", total=SAMPLES)
     for _ in range(SAMPLES):
-        appends.append(timed(append))
+        appends.append(timed(append) * 1e3)
         for depth in depths:
             root, graph = depth.graph.root, depth.graph
             wanted = random.choice(depth.ids)
-            depth.times["publish"].append(timed(lambda: bare_commit(graph)))  # noqa: B023 - called at once
-            depth.times["head"].append(timed(lambda: og.open(root, read_only=True).snapshot()))  # noqa: B023
+            depth.times["publish"].append(timed(lambda: bare_commit(graph)) * 1e3)  # noqa: B023 - called at once
+            depth.times["head"].append(timed(lambda: og.open(root, read_only=True).snapshot()) * 1e3)  # noqa: B023
             depth.times["any"].append(
-                timed(lambda: og.open(root, read_only=True).snapshot(commit=wanted))  # noqa: B023
+                timed(lambda: og.open(root, read_only=True).snapshot(commit=wanted)) * 1e3  # noqa: B023
             )
         progress.advance(task)
     return appends
@@ -160,8 +149,8 @@ def branch_times(folder: Path) -> dict[int, tuple[float, float]]:
     for number in range(SAMPLES):
         for count, graph in graphs.items():
             name = f"b{number}"
-            created[count].append(timed(lambda: graph.branches.create(name)))  # noqa: B023 - called at once
-            deleted[count].append(timed(lambda: graph.branches.delete(name)))  # noqa: B023
+            created[count].append(timed(lambda: graph.branches.create(name)) * 1e3)  # noqa: B023 - called at once
+            deleted[count].append(timed(lambda: graph.branches.delete(name)) * 1e3)  # noqa: B023
     return {count: (statistics.median(created[count]), statistics.median(deleted[count])) for count in graphs}
 
 
@@ -209,21 +198,34 @@ def report(depths: list[Depth], appends: list[float], branches: dict[int, tuple[
     first, last = depths[0], depths[-1]
     few, many = branches[5], branches[200]
     verdicts = [
-        ("publish, deepest ÷ shallowest", last.median("publish") / first.median("publish"), 1.5),
-        ("open and read the head, deepest ÷ shallowest", last.median("head") / first.median("head"), 1.5),
-        ("open and read any commit, deepest ÷ shallowest", last.median("any") / first.median("any"), 1.5),
-        ("publish ÷ bare Lance append, worst depth", max(d.median("publish") for d in depths) / append, 3.0),
-        ("branch create, 200 tables ÷ 5", many[0] / few[0], 1.5),
-        ("branch delete, 200 tables ÷ 5", many[1] / few[1], 1.5),
-        ("S3 requests per publish, mean, worst depth", max(statistics.mean(d.requests_publish) for d in depths), 10),
-        ("S3 requests per open, worst depth", max(d.requests_open for d in depths), 4),
+        Verdict(
+            what="publish, deepest ÷ shallowest", value=last.median("publish") / first.median("publish"), limit=1.5
+        ),
+        Verdict(
+            what="open and read the head, deepest ÷ shallowest",
+            value=last.median("head") / first.median("head"),
+            limit=1.5,
+        ),
+        Verdict(
+            what="open and read any commit, deepest ÷ shallowest",
+            value=last.median("any") / first.median("any"),
+            limit=1.5,
+        ),
+        Verdict(
+            what="publish ÷ bare Lance append, worst depth",
+            value=max(d.median("publish") for d in depths) / append,
+            limit=3.0,
+        ),
+        Verdict(what="branch create, 200 tables ÷ 5", value=many[0] / few[0], limit=1.5),
+        Verdict(what="branch delete, 200 tables ÷ 5", value=many[1] / few[1], limit=1.5),
+        Verdict(
+            what="S3 requests per publish, mean, worst depth",
+            value=max(statistics.mean(d.requests_publish) for d in depths),
+            limit=10,
+        ),
+        Verdict(what="S3 requests per open, worst depth", value=max(d.requests_open for d in depths), limit=4),
     ]
-    summary = Table(title="Against the limits", title_justify="left")
-    for name in ("measure", "is", "limit", ""):
-        summary.add_column(name, justify="left" if name == "measure" else "right")
-    for what, value, limit in verdicts:
-        summary.add_row(what, f"{value:.2f}", f"≤ {limit:g}", "holds" if value <= limit else "BROKEN")
-    console.print(summary)
+    report_limits(verdicts)
     console.print(
         f"branch create/delete: 5 tables {few[0]:.2f}/{few[1]:.2f} ms, 200 tables {many[0]:.2f}/{many[1]:.2f}"
     )
@@ -252,8 +254,7 @@ def main() -> None:
             f"under __manifest after {graph.refresh().version} commits: {before[0]} files, {before[1]:,} bytes"
         )
         console.print(f"after cleanup: {after[0]} files, {after[1]:,} bytes (removed {swept.files} files)")
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-        console.print(f"peak memory {peak} MB; samples per median {SAMPLES}; pylance {lance.__version__}")
+        console.print(f"peak memory {peak():.0f} MB; samples per median {SAMPLES}; pylance {lance.__version__}")
 
 
 if __name__ == "__main__":

@@ -20,8 +20,7 @@ from typing import Any
 import pyspark
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from rich.console import Console
-from rich.table import Table
+from tests.bench.kit import Verdict, console, report, timed
 
 import omnigraph as og
 from pyspark_omnigraph import SparkGraph, configure
@@ -34,7 +33,6 @@ node Person {
 WIDE = "node Wide { name: String @key " + " ".join(f"c{n}: I64" for n in range(49)) + " }"
 CATALOG = "bench"
 POINT_IDS = 100
-console = Console(highlight=False, width=130)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,20 +48,6 @@ class Size:
 
 
 QUICK = Size(narrow=200_000, wide=50_000, upsert_table=400_000, rounds=2, fixed=5, appends=40)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """One figure beside its limit."""
-
-    what: str
-    value: float
-    limit: float | None = None
-
-    @property
-    def holds(self) -> bool:
-        """Whether the limit is kept; a figure without one always is."""
-        return self.limit is None or self.value <= self.limit
 
 
 @dataclass(slots=True)
@@ -124,13 +108,6 @@ def consumed(rows: DataFrame) -> None:
 
 
 # -- measuring ----------------------------------------------------------------------------------------
-
-
-def timed(act: Callable[[], object]) -> float:
-    """Return how many seconds something takes."""
-    begun = time.perf_counter()
-    act()
-    return time.perf_counter() - begun
 
 
 def in_turns(acts: dict[str, Callable[[], object]], rounds: int, what: str) -> dict[str, float]:
@@ -335,18 +312,6 @@ def session(folder: Path) -> SparkSession:
     )
     made.sparkContext.setLogLevel("ERROR")
     return made
-
-
-def report(verdicts: list[Verdict]) -> None:
-    """Print the figures and how they stand to their limits."""
-    summary = Table(title="Against the limits", title_justify="left")
-    for name in ("measure", "is", "limit", ""):
-        summary.add_column(name, justify="left" if name == "measure" else "right")
-    for one in verdicts:
-        limit = "" if one.limit is None else f"≤ {one.limit:g}"
-        said = "" if one.limit is None else "holds" if one.holds else "BROKEN"
-        summary.add_row(one.what, f"{one.value:.2f}", limit, said)
-    console.print(summary)
 
 
 def main() -> None:

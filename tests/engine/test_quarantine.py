@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.engine.cli_kit import run
-from tests.engine.test_constraints import CASES, SCHEMA, Case, Rows, edge, person, plays_for, record
+from tests.engine.constraint_kit import CASES, Case, Rows, edge, filled, person, plays_for
+from tests.engine.test_constraints import record
 
 import omnigraph as og
 from omnigraph.engine import quarantine
@@ -28,14 +29,7 @@ GOOD = person("Good", mood="good")
 
 @pytest.fixture
 def graph(tmp_path: Path) -> og.Graph:
-    made = og.init(tmp_path / "g", SCHEMA)
-    with made.transaction() as tx:
-        tx.append("Person", [person("Ann", email="ann@x", first="A", last="N"), person("Bob", age=7)])
-        tx.append("Team", [{"name": "red"}, {"name": "blue"}])
-        tx.append("Plays", [edge("Ann", "red", id="pa"), edge("Bob", "red", id="pb")])
-        tx.append("Knows", [edge("Ann", "Bob", id="k")])
-        tx.append("Leads", [edge("Ann", "red", id="l")])
-    return made
+    return filled(tmp_path / "g")
 
 
 def reasons(tx: Any, type: str) -> list[tuple[str | None, list[str]]]:

@@ -11,7 +11,7 @@ from omnigraph.testing import crash_page
 from omnigraph.testing.crash_matrix import FAULTS, STORIES, WHO, WRITE_POINTS, Bench, HarnessError
 from omnigraph.testing.crash_writers import WRITERS
 
-pytestmark = pytest.mark.crash
+pytestmark = [pytest.mark.crash, pytest.mark.long]
 
 PAGE = Path(__file__).parents[2] / "docs" / "internals" / "crash-matrix.md"
 

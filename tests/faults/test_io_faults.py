@@ -13,17 +13,18 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import lance
 import obstore
 import pytest
+from tests.faults.told_kit import Told, is_commit, visible, write
 
 import omnigraph as og
 from omnigraph import failpoints
 from omnigraph.engine import publisher
-from omnigraph.errors import CommitNotFoundError, CommitOutcomeUnknownError, OmnigraphError, StorageError
-from omnigraph.failpoints import Failpoint, FailpointError
+from omnigraph.errors import StorageError
+from omnigraph.failpoints import Failpoint
 from omnigraph.storage import lance_door, lance_staging
 
 pytestmark = pytest.mark.crash
@@ -34,40 +35,6 @@ PAGE_BYTES = 4096
 STEPS = [point for point in Failpoint if not point.startswith("recovery.")]
 BEFORE_THE_PROMISE = (Failpoint.BEFORE_STAGE, Failpoint.AFTER_STAGE, Failpoint.BEFORE_SIDECAR)
 VISIBLE = (Failpoint.AFTER_SWAP, Failpoint.BEFORE_FORGET, Failpoint.AFTER_FORGET)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """What the caller was told of a write."""
-
-    outcome: Literal["applied", "refused", "unknown", "untyped"]
-    commit: str | None = None
-    error: BaseException | None = None
-
-
-def write(graph: og.Graph, name: str) -> Told:
-    """Write one person and one event, and say what we were told."""
-    try:
-        with graph.transaction(user_metadata=name) as tx:
-            tx.append("Person", [{"name": name, "age": 2}])
-            tx.append("Event", [{"what": name}])
-    except CommitOutcomeUnknownError as unknown:
-        return Told(outcome="unknown", commit=unknown.to_dict().get("commit"), error=unknown)
-    except OmnigraphError as refused:
-        return Told(outcome="refused", error=refused)
-    except (Exception, FailpointError) as other:  # noqa: BLE001 - that there is none is what is tested
-        return Told(outcome="untyped", error=other)
-    return Told(outcome="applied", commit=tx.receipt.commit)
-
-
-def visible(graph: og.Graph, name: str) -> bool:
-    """Tell whether a write is there: as a whole, once, with its commit, or not at all."""
-    snapshot = graph.snapshot()
-    people = snapshot.read("Person").column("id").to_pylist().count(name)
-    events = snapshot.read("Event").column("what").to_pylist().count(name)
-    commits = [commit.user_metadata for commit in graph.log(limit=None)].count(name)
-    assert people == events == commits <= 1, f"{people} people, {events} events, {commits} commits"
-    return bool(people)
 
 
 def sidecars(graph: og.Graph) -> list[str]:
@@ -94,14 +61,6 @@ def check(graph: og.Graph, name: str, told: Told) -> bool:
     operations = [row.operation for row in healed.recoveries()]
     assert len(operations) == len(set(operations)), "a recovery is told once"
     return there
-
-
-def is_commit(graph: og.Graph, commit: str) -> bool:
-    try:
-        graph.commit(commit)
-    except CommitNotFoundError:
-        return False
-    return True
 
 
 @pytest.fixture(autouse=True)

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+from tests.faults.told_kit import Told, is_commit, visible, write
 
 import omnigraph as og
 from omnigraph.engine import publisher
-from omnigraph.errors import CommitNotFoundError, CommitOutcomeUnknownError, OmnigraphError, StorageError
+from omnigraph.errors import StorageError
 from omnigraph.storage import objects
 from omnigraph.storage.objects import open_objects
 from omnigraph.storage.roots import GraphRoot
@@ -27,15 +28,6 @@ pytestmark = [pytest.mark.s3, pytest.mark.crash]
 SCHEMA = "node Person { name: String @key  age: I32? }\nnode Event { what: String }"
 When = Literal["before", "after"]
 Which = Callable[[Request], bool]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """What the caller was told of a write."""
-
-    outcome: Literal["applied", "refused", "unknown"]
-    commit: str | None = None
-    error: OmnigraphError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,29 +89,6 @@ def line(
         yield Line(s3_server, proxy, root)
 
 
-def write(graph: og.Graph, name: str) -> Told:
-    """Write one person and one event, and say what we were told."""
-    try:
-        with graph.transaction(user_metadata=name) as tx:
-            tx.append("Person", [{"name": name, "age": 2}])
-            tx.append("Event", [{"what": name}])
-    except CommitOutcomeUnknownError as unknown:
-        return Told(outcome="unknown", commit=unknown.to_dict().get("commit"), error=unknown)
-    except OmnigraphError as refused:
-        return Told(outcome="refused", error=refused)
-    return Told(outcome="applied", commit=tx.receipt.commit)
-
-
-def visible(graph: og.Graph, name: str) -> bool:
-    """Tell whether a write is there: as a whole, once, with its commit, or not at all."""
-    snapshot = graph.snapshot()
-    people = snapshot.read("Person").column("id").to_pylist().count(name)
-    events = snapshot.read("Event").column("what").to_pylist().count(name)
-    commits = [commit.user_metadata for commit in graph.log(limit=None)].count(name)
-    assert people == events == commits <= 1, f"{people} people, {events} events, {commits} commits"
-    return bool(people)
-
-
 def check(line: Line, graph: og.Graph, name: str, told: Told) -> bool:
     """See that what was told is so, now and after recovery, and that nothing is in the way; return whether it is."""
     line.undisturbed()
@@ -143,14 +112,6 @@ def check(line: Line, graph: og.Graph, name: str, told: Told) -> bool:
     operations = [row.operation for row in healed.recoveries()]
     assert len(operations) == len(set(operations)), "a recovery is told once"
     return there
-
-
-def is_commit(graph: og.Graph, commit: str) -> bool:
-    try:
-        graph.commit(commit)
-    except CommitNotFoundError:
-        return False
-    return True
 
 
 def puts(part: str) -> Which:

@@ -166,6 +166,7 @@ def probes(request: Request) -> bool:
     return not counted(request)
 
 
+@pytest.mark.long
 def test_a_kill_at_any_call_of_the_probe_leaves_nothing_that_stands_in_the_way(
     bench: Bench, record_property: Callable[[str, object], None]
 ) -> None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.properties.fuzz_kit import mutated
 
 from omnigraph.errors import MixedMutationError, MutationError
 from omnigraph.model.mutations import Comparison, Delete, Mutation, TextTest, Update
@@ -150,36 +151,13 @@ def test_many_token_soups_are_plans_or_errors_at_places() -> None:
         check_outcome(dice.choice(heads) + dice.choice(["", " "]).join(pieces))
 
 
-def mutated(text: str, dice: random.Random) -> str:
-    """Return a text with a character or a token deleted, inserted, replaced, doubled or swapped."""
-    pieces = TOKEN.findall(text) if dice.random() < 0.7 else list(text)
-    place, other = (dice.randrange(len(pieces)) for _ in range(2))
-    new = (
-        dice.choice(TOKENS)
-        if dice.random() < 0.8
-        else chr(dice.choice([dice.randrange(128), dice.randrange(0x11_0000)]))
-    )
-    match dice.randrange(5):
-        case 0:
-            del pieces[place]
-        case 1:
-            pieces.insert(place, new)
-        case 2:
-            pieces[place] = new
-        case 3:
-            pieces.insert(other, pieces[place])
-        case _:
-            pieces[place], pieces[other] = pieces[other], pieces[place]
-    return "".join(pieces)
-
-
 def test_many_mutated_texts_are_plans_or_errors_at_places() -> None:
     dice = random.Random(20_261_106)
     accepted = 0
     for _ in range(MUTANTS):
         text = dice.choice(SEEDS)
         for _ in range(dice.choice([1, 1, 1, 2, 3])):
-            text = mutated(text, dice) or "query"
+            text = mutated(text, dice, TOKEN, TOKENS) or "query"
         accepted += check_outcome(text)
     assert MUTANTS // 50 < accepted < MUTANTS * 3 // 4, "the mutations are too wild, or too tame, to be worth anything"
 
@@ -194,7 +172,7 @@ def test_every_beginning_of_a_text_is_a_plan_or_an_error_at_a_place(seed: str) -
 @settings(quickly, max_examples=SHRINKABLE_MUTANTS)
 @given(st.sampled_from(SEEDS), st.randoms(use_true_random=False))
 def test_a_mutated_text_is_a_plan_or_an_error_at_a_place(seed: str, dice: random.Random) -> None:
-    check_outcome(mutated(seed, dice))
+    check_outcome(mutated(seed, dice, TOKEN, TOKENS))
 
 
 ANY_TEXT = st.text(st.characters() | st.sampled_from("\0\ud800\udfff"), max_size=10)

@@ -11,6 +11,7 @@ from typing import TypeAlias
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.properties.fuzz_kit import mutated
 
 from omnigraph.errors import SchemaError
 from omnigraph.ids import PropertyId, TypeId
@@ -154,36 +155,13 @@ def test_many_token_soups_are_catalogs_or_errors_at_places() -> None:
         )
 
 
-def mutated(text: str, dice: random.Random) -> str:
-    """Return a text with a character or a token deleted, inserted, replaced, doubled or swapped."""
-    pieces = TOKEN.findall(text) if dice.random() < 0.6 else list(text)
-    place, other = (dice.randrange(len(pieces)) for _ in range(2))
-    new = (
-        dice.choice(TOKENS)
-        if dice.random() < 0.7
-        else chr(dice.choice([dice.randrange(128), dice.randrange(0x11_0000)]))
-    )
-    match dice.randrange(5):
-        case 0:
-            del pieces[place]
-        case 1:
-            pieces.insert(place, new)
-        case 2:
-            pieces[place] = new
-        case 3:
-            pieces.insert(other, pieces[place])
-        case _:
-            pieces[place], pieces[other] = pieces[other], pieces[place]
-    return "".join(pieces)
-
-
 def test_many_mutated_schemas_are_catalogs_or_errors_at_places() -> None:
     dice = random.Random(20_261_104)
     accepted = 0
     for _ in range(MUTANTS):
         text = dice.choice(SEEDS)
         for _ in range(dice.choice([1, 1, 1, 2, 3])):
-            text = mutated(text, dice) or "node"
+            text = mutated(text, dice, TOKEN, TOKENS) or "node"
         check_outcome(text)
         accepted += isinstance(outcome(text), Catalog) if dice.random() < 0.05 else 0
     assert accepted, "no mutant was accepted, so the mutations are too wild to be worth anything"
@@ -198,7 +176,7 @@ def test_every_beginning_of_a_schema_is_a_catalog_or_an_error_at_a_place(seed: s
 @settings(quickly, max_examples=SHRINKABLE_MUTANTS)
 @given(st.sampled_from(SEEDS), st.randoms(use_true_random=False))
 def test_a_mutated_schema_is_a_catalog_or_an_error_at_a_place(seed: str, dice: random.Random) -> None:
-    check_outcome(mutated(seed, dice))
+    check_outcome(mutated(seed, dice, TOKEN, TOKENS))
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cc", "Cs"]) | st.sampled_from('"\\\n\r\t'), max_size=8)
