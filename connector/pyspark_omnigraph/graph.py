@@ -1,8 +1,9 @@
 """A graph in the driver: everything the coordinator can do, with DataFrames in and out."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
+from itertools import chain
 from os import PathLike
 from types import TracebackType
 from typing import Any, Final, Self
@@ -14,6 +15,8 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 import omnigraph as og
 from omnigraph.engine.parts import WorkOrder
 from omnigraph.errors import InvalidOptionError
+from pyspark_omnigraph.describing import described, parallelism_of
+from pyspark_omnigraph.engine import ROWS_MIN, SparkEngine, brought
 from pyspark_omnigraph.errors import ours
 from pyspark_omnigraph.options import (
     STORAGE,
@@ -22,11 +25,13 @@ from pyspark_omnigraph.options import (
     checked_constraints,
     session_defaults,
 )
+from pyspark_omnigraph.placing import placed
 from pyspark_omnigraph.source import FORMAT
+from pyspark_omnigraph.types import arrow_out, from_spark
 from pyspark_omnigraph.views import create_views
 from pyspark_omnigraph.writer import PartMessage, check_rows, part_texts, partition_id, staged_part, write_limits
 
-DESCRIPTION: Final = "spark.job.description"
+JOB_ROWS_MIN: Final = "spark.omnigraph.jobRowsMin"
 PART: Final = StructType([StructField("partition", IntegerType()), StructField("text", StringType())])
 DEFAULTS: Final = ("branch", "actor")
 WRITE_DEFAULTS: Final = ("message", "userMetadata", "constraints", "maxRowsPerFile", "maxBytesPerFile")
@@ -37,7 +42,9 @@ class SparkGraph:
 
     def __init__(self, spark: SparkSession, graph: og.Graph, storage: Mapping[str, str] | None = None) -> None:
         self.spark = spark
-        self.graph = graph
+        self.engine = SparkEngine(spark, _rows_for_a_job(spark))
+        """What checks large writes by jobs."""
+        self.graph = graph.with_engine(self.engine)
         """The coordinator's handle."""
         self._storage = dict(storage or {})
 
@@ -88,7 +95,7 @@ class SparkGraph:
             "commit": snapshot.commit.id,
             "columns": None if columns is None else ",".join(columns),
             "filter": where,
-            "_parallelism": _parallelism(self.spark),
+            "_parallelism": parallelism_of(self.spark),
         }
         storage = {STORAGE + name: value for name, value in self._storage.items()}
         with ours():
@@ -121,16 +128,16 @@ class SparkGraph:
             txn=txn,
             constraints=mode,
         )
-        return SparkTransaction(self, transaction, is_checked=mode != "off")
+        return SparkTransaction(self, transaction, mode)
 
 
 class SparkTransaction:
     """A context manager: leave the block and every DataFrame is published in one commit, raise in it and none is."""
 
-    def __init__(self, graph: SparkGraph, transaction: og.Transaction, *, is_checked: bool) -> None:
+    def __init__(self, graph: SparkGraph, transaction: og.Transaction, constraints: str) -> None:
         self._graph = graph
         self._transaction = transaction
-        self._is_checked = is_checked
+        self._constraints = constraints
 
     @property
     def base(self) -> og.Commit:
@@ -141,6 +148,14 @@ class SparkTransaction:
     def receipt(self) -> og.Receipt:
         """What was published; there is none before the block has ended well."""
         return self._transaction.receipt
+
+    def rejected(self, type: str) -> DataFrame:
+        """Return the rows of a type that ``constraints="quarantine"`` left out, with the column ``_reasons``."""
+        return self._graph.engine.frame(self._transaction.rejected(type).read_all())
+
+    def joins(self, type: str) -> bool:
+        """Tell whether rows to upsert or delete are joined with all of a type, because it is large and not indexed."""
+        return self._transaction.places(type) is not None
 
     def append(self, type: str, rows: Any) -> None:
         """Insert rows; one whose id exists already makes the whole transaction fail."""
@@ -174,10 +189,25 @@ class SparkTransaction:
 
     def _write(self, verb: Operation, type: str, rows: Any, here: Callable[[str, Any], None]) -> None:
         """Stage a DataFrame on the executors; whatever else the coordinator takes is staged by it."""
-        if isinstance(rows, DataFrame):
-            self._stage(verb, type, rows)
-        else:
+        if not isinstance(rows, DataFrame):
             here(type, rows)
+        elif self._constraints == "quarantine":
+            self._sort_out(verb, type, rows, here)
+        else:
+            self._stage(verb, type, rows)
+
+    def _sort_out(self, verb: Operation, type: str, rows: DataFrame, here: Callable[[str, Any], None]) -> None:
+        """Bring rows to the driver, a partition at a time: which of them are good is decided there, out of core."""
+        kind = self._order(verb, type).kind
+        check_rows(kind, verb, rows.schema)
+        if self._transaction.is_rerun:
+            return
+        with ours(), described(self._graph.spark, f"omnigraph: sorting out {kind.table}"):
+            batches = from_spark(kind, brought(rows))
+            first = next(batches, None)
+            if first is not None or verb == "overwrite":
+                schema = arrow_out(kind, rows.columns) if first is None else first.schema
+                here(type, pa.RecordBatchReader.from_batches(schema, chain(filter(None, [first]), batches)))
 
     def _stage(self, verb: Operation, type: str, rows: DataFrame) -> None:
         spark = self._graph.spark
@@ -185,7 +215,10 @@ class SparkTransaction:
         check_rows(order.kind, verb, rows.schema)
         if self._transaction.is_rerun:
             return  # this txn has landed: no job need run
-        with ours(), _described(spark, f"omnigraph: {verb} {order.kind.table}"):
+        places = self._transaction.places(type) if verb in ("upsert", "delete") else None
+        if places is not None:
+            rows, order = placed(self._graph.engine, rows, order, places), replace(order, is_placed=True)
+        with ours(), described(spark, f"omnigraph: {verb} {order.kind.table}"):
             answers = rows.mapInArrow(_stager(order), PART).collect()
         texts = part_texts(PartMessage(partition=row["partition"], text=row["text"]) for row in answers)
         self._transaction.staged(type, verb, texts)
@@ -194,7 +227,7 @@ class SparkTransaction:
         said = _configured(self._graph.spark, WRITE_DEFAULTS)
         rows, size = (int(said[name]) if name in said else None for name in ("maxRowsPerFile", "maxBytesPerFile"))
         snapshot = self._graph.graph.snapshot(commit=self.base.id)
-        return snapshot.order(type, verb, limits=write_limits(rows, size), is_checked=self._is_checked)
+        return snapshot.order(type, verb, limits=write_limits(rows, size), is_checked=self._constraints != "off")
 
 
 def _stager(order: WorkOrder) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -206,28 +239,13 @@ def _stager(order: WorkOrder) -> Callable[[Iterator[pa.RecordBatch]], Iterator[p
     return stage
 
 
-@contextmanager
-def _described(spark: SparkSession, what: str) -> Iterator[None]:
-    """Let Spark's progress bar and its pages say what is being done; over Spark Connect there is no such place."""
-    context = _context(spark)
-    before = None if context is None else context.getLocalProperty(DESCRIPTION)
-    if context is not None:
-        context.setLocalProperty(DESCRIPTION, what)
-    try:
-        yield
-    finally:
-        if context is not None:
-            context.setLocalProperty(DESCRIPTION, before)
-
-
-def _context(spark: SparkSession) -> Any:
-    """Return the session's context, or None where there is only a connection."""
-    return None if type(spark).__module__.startswith("pyspark.sql.connect") else spark.sparkContext
-
-
-def _parallelism(spark: SparkSession) -> int | None:
-    context = _context(spark)
-    return None if context is None else int(context.defaultParallelism)
+def _rows_for_a_job(spark: SparkSession) -> int:
+    said = spark.conf.get(JOB_ROWS_MIN, None)
+    if said is None:
+        return ROWS_MIN
+    if not said.isascii() or not said.isdecimal():
+        raise InvalidOptionError(f"{JOB_ROWS_MIN} is {said[:60]!r}; give a number of rows", option=JOB_ROWS_MIN)
+    return int(said)
 
 
 def _configured(spark: SparkSession, names: tuple[str, ...]) -> dict[str, str]:

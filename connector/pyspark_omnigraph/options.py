@@ -44,7 +44,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "overwrite": "overwrite",
     "delete": "delete",
 }
-CONSTRAINTS: Final = ("fail", "off")
+CONSTRAINTS: Final = ("fail", "quarantine", "off")
 
 _SPELLED: Final = {name.lower(): name for name in (*EVERY, *INTERNAL)}
 
@@ -128,7 +128,7 @@ class WriteOptions:
             user_metadata=given.text("userMetadata"),
             txn=None if app is None or version is None else (app, version),
             create_branch_from=given.text("createBranchFrom"),
-            constraints=checked_constraints(given.text("constraints")),
+            constraints=_without_rejected(checked_constraints(given.text("constraints"))),
             rows_per_file=given.number("maxRowsPerFile", least=1),
             bytes_per_file=given.number("maxBytesPerFile", least=1),
             storage=given.storage,
@@ -155,14 +155,21 @@ def _operation(text: str | None, *, overwrite: bool) -> Operation:
 
 
 def checked_constraints(text: str | None) -> str:
-    """Return how constraints are treated, if that is a way there is on Spark."""
+    """Return how constraints are treated, if that is a way there is."""
     if text is None:
         return "fail"
-    if text.lower() == "quarantine":
-        raise InvalidOptionError("constraints 'quarantine' is not there for Spark yet; choose one of fail, off")
     if text.lower() not in CONSTRAINTS:
         raise InvalidOptionError(f"constraints is {text[:60]!r}; choose one of {', '.join(CONSTRAINTS)}")
     return text.lower()
+
+
+def _without_rejected(constraints: str) -> str:
+    """Refuse a write whose rejected rows could not be handed back: saving a DataFrame returns nothing."""
+    if constraints == "quarantine":
+        raise InvalidOptionError(
+            "constraints 'quarantine' hands rows back, and a save can not: use SparkGraph.transaction, or fail or off"
+        )
+    return constraints
 
 
 def _nearest(name: str, known: list[str]) -> str:

@@ -214,14 +214,25 @@ def _scalar_fits(given: spark.DataType, wanted: Scalar) -> bool:
 
 
 def from_spark(kind: TableType, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield rows as the coordinator takes them: decimals that stand for U64 become numbers again."""
+    """Yield rows as the coordinator takes them: decimals that stand for U64 become numbers again, lists are whole."""
     known = columns_of(kind)
     for batch in batches:
-        columns: list[Any] = list(batch.columns)
+        columns: list[Any] = [_whole(column) for column in batch.columns]
         for place, name in enumerate(batch.schema.names):
             if name in known and _holds_decimals(columns[place].type):
                 columns[place] = _unsigned(kind, name, columns[place])
         yield pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def _whole(column: Any) -> Any:
+    """Return a column; if it is one of lists without a single element, with offsets for elements that are texts.
+
+    Spark 4.0 sends none for texts that are not there. Lance reads the first of them all the same.
+    """
+    if not pa.types.is_list(column.type) or len(column.values):
+        return column
+    none = pa.array([], column.type.value_type)
+    return pa.Array.from_buffers(column.type, len(column), column.buffers()[:2], offset=column.offset, children=[none])
 
 
 def _holds_decimals(kind: Any) -> bool:

@@ -112,7 +112,7 @@ def partition_id() -> int:
 def staged_part(order: WorkOrder, batches: Iterable[pa.RecordBatch]) -> str:
     """Stage a share of the rows and return what was staged, as text."""
     if order.verb == "delete":
-        return order.stage(batch.select(["id"]) for batch in batches)
+        return order.stage(batches if order.is_placed else (batch.select(["id"]) for batch in batches))
     return order.stage(from_spark(order.kind, batches))
 
 

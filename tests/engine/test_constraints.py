@@ -1,121 +1,44 @@
 """Each constraint on each path: what is right is taken, what is wrong is refused and nothing of it is published."""
 
-import builtins
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.engine.constraint_kit import CASES, Rows, edge, filled, person, plays_for
 
 import omnigraph as og
 from omnigraph.errors import (
     ConstraintError,
-    InvalidDataError,
     InvalidInputError,
-    OmnigraphError,
     VersionConflictError,
 )
 from omnigraph.rules import constraints, row_checks
-from omnigraph.storage.embedded import EmbeddedEngine, Relation, Values
-
-SCHEMA = """
-node Person {
-    name: String @key
-    age: I32?
-    score: F64?
-    email: String? @unique
-    first: String?
-    last: String?
-    mood: enum(good, bad)?
-    must: Bool
-    @range(age, 0..150)
-    @range(score, ..1.5)
-    @check(name, "^[A-Za-z]")
-    @unique(first, last)
-}
-node Team { name: String @key }
-edge Knows: Person -> Person { since: I32?  @range(since, 1900..) }
-edge Leads: Person -> Team @card(0..1) { @unique(dst) }
-edge Plays: Person -> Team @card(1..2)
-"""
-
-Rows: TypeAlias = list[dict[str, Any]]
+from omnigraph.storage.embedded import EmbeddedEngine
+from omnigraph.storage.relations import Relation, Values
 
 
-def person(name: str, **more: Any) -> dict[str, Any]:
-    return {"name": name, "must": True, **more}
+class Near(EmbeddedEngine):
+    """The engine of this process in the place of one that has machines: it is given whole columns, in parts."""
+
+    parallelism = 2
+    rows_min = 0
+
+    def takes(self, rows: int) -> bool:
+        return rows >= self.rows_min
 
 
-def edge(src: str, dst: str, **more: Any) -> dict[str, Any]:
-    return {"src": src, "dst": dst, **more}
-
-
-@pytest.fixture
-def graph(tmp_path: Path) -> og.Graph:
-    """Two people who each play, one team they could lead."""
-    made = og.init(tmp_path / "g", SCHEMA)
-    with made.transaction() as tx:
-        tx.append("Person", [person("Ann", email="ann@x", first="A", last="N"), person("Bob", age=7)])
-        tx.append("Team", [{"name": "red"}, {"name": "blue"}])
-        tx.append("Plays", [edge("Ann", "red", id="pa"), edge("Bob", "red", id="pb")])
-        tx.append("Knows", [edge("Ann", "Bob", id="k")])
-        tx.append("Leads", [edge("Ann", "red", id="l")])
-    return made
+@pytest.fixture(params=["looked up", "spread"])
+def graph(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[og.Graph]:
+    """Two people who each play, one team they could lead; checked row by row, or by joining whole columns."""
+    made = filled(tmp_path / "g")
+    with Near() as engine:
+        yield made if request.param == "looked up" else made.with_engine(engine)
 
 
 # -- what a row alone, and rows together, must satisfy --------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """Rows that are right beside rows that are wrong, for one constraint; new people bring their plays along."""
-
-    type: str
-    right: Rows
-    wrong: Rows
-    says: str
-    error: "builtins.type[OmnigraphError]" = ConstraintError
-
-
-CASES = {
-    "type": Case("Person", [person("Cy", age=1)], [person("Cy", age="one")], "age does not fit", InvalidDataError),
-    "required": Case("Person", [person("Cy")], [{"name": "Cy", "must": None}], "must is required", InvalidDataError),
-    "key": Case("Person", [person("Cy")], [person("Cy"), person("Cy")], "more than once", InvalidDataError),
-    "enum": Case("Person", [person("Cy", mood="bad")], [person("Cy", mood="ugly")], "enum"),
-    "range": Case("Person", [person("Cy", age=150)], [person("Cy", age=151)], "@range(age)"),
-    "range below": Case("Person", [person("Cy", age=0)], [person("Cy", age=-1)], "@range(age)"),
-    "range of fractions": Case(
-        "Person", [person("Cy", score=1.5)], [person("Cy", score=float("nan"))], "@range(score)"
-    ),
-    "range on an edge": Case(
-        "Knows", [edge("Ann", "Bob", since=1900)], [edge("Ann", "Bob", since=1899)], "@range(since)"
-    ),
-    "check": Case("Person", [person("Cy")], [person("1Cy")], "@check(name)"),
-    "unique in the batch": Case(
-        "Person",
-        [person("Cy", email="c"), person("Di", email="d"), person("Ed"), person("Fi")],
-        [person("Cy", email="c"), person("Di", email="c")],
-        "@unique(email)",
-    ),
-    "unique, committed": Case("Person", [person("Cy", email="cy@x")], [person("Cy", email="ann@x")], "@unique(email)"),
-    "unique over two columns": Case(
-        "Person", [person("Cy", first="A", last=None)], [person("Cy", first="A", last="N")], "@unique(first, last)"
-    ),
-    "from": Case("Knows", [edge("Bob", "Ann")], [edge("Nobody", "Ann")], "from an existing Person"),
-    "to": Case("Knows", [edge("Bob", "Ann")], [edge("Ann", "Nobody")], "to an existing Person"),
-    "at most": Case("Plays", [edge("Bob", "blue")], [edge("Bob", "blue"), edge("Bob", "blue")], "@card(1..2)"),
-    "at most one, committed": Case("Leads", [edge("Bob", "blue")], [edge("Ann", "blue")], "@card(0..1)"),
-    "unique on an edge": Case("Leads", [edge("Bob", "blue")], [edge("Bob", "red")], "@unique(dst)"),
-}
-
-
-def plays_for(rows: Rows, type: str) -> Rows:
-    """Every new person plays, because all must."""
-    names = dict.fromkeys(row["name"] for row in rows if type == "Person" and row["name"] not in ("Ann", "Bob"))
-    return [edge(name, "red") for name in names]
 
 
 def by_verb(verb: str) -> Callable[[og.Graph, str, Rows], None]:
@@ -433,16 +356,16 @@ def test_ends_are_found_however_many_heaps_they_are_dealt_into(
     assert graph.snapshot().count("K") == 41
 
 
-class Watched:
-    """An engine that notes what it is asked, and lets another one answer."""
+class Watched(EmbeddedEngine):
+    """An engine that notes what it is asked."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.asked: list[str] = []
-        self._other = EmbeddedEngine()
 
     def run(self, sql: str, relations: Mapping[str, Relation], values: Values = ()) -> pa.RecordBatchReader:
         self.asked.append(sql)
-        return self._other.run(sql, relations, values)
+        return super().run(sql, relations, values)
 
 
 def test_any_engine_can_run_the_plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -462,3 +385,17 @@ def test_any_engine_can_run_the_plans(tmp_path: Path, monkeypatch: pytest.Monkey
     assert {constraints.TAKEN_VALUES.sql, constraints.CARDINALITY.sql, constraints.MISSING_ENDPOINTS.sql} <= set(
         engine.asked
     )
+
+
+def test_an_engine_with_machines_is_asked_about_large_writes_only(tmp_path: Path) -> None:
+    class Asked(Near, Watched):
+        rows_min = 3
+
+    engine = Asked()
+    graph = filled(tmp_path / "g").with_engine(engine)
+    with graph.transaction() as tx:
+        tx.append("Knows", [edge("Ann", "Bob"), edge("Bob", "Ann")])
+    assert engine.asked == []
+    with graph.transaction() as tx:
+        tx.append("Knows", [edge("Ann", "Bob"), edge("Bob", "Ann"), edge("Ann", "Ann")])
+    assert engine.asked == [constraints.MISSING_ENDPOINTS.sql] * 2

@@ -94,8 +94,8 @@ def test_errors_are_our_own_and_leave_nothing(graph: SparkGraph, people: DataFra
         tx.delete("Person", people.selectExpr("name AS id"))
     with pytest.raises(TypeNotFoundError, match="Person"):
         graph.table("Persn")
-    with pytest.raises(InvalidOptionError, match="quarantine"):
-        graph.transaction(constraints="quarantine")
+    with pytest.raises(InvalidOptionError, match="choose one of fail, quarantine, off"):
+        graph.transaction(constraints="maybe")
     assert graph.refresh().version == before
 
 

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.errors import OmnigraphError, StorageError
-from omnigraph.storage.embedded import MEMORY_BYTES_MIN, EmbeddedEngine, Relation, quoted
+from omnigraph.storage.embedded import MEMORY_BYTES_MIN, EmbeddedEngine, quoted
+from omnigraph.storage.relations import Relation
 
 NAN = float("nan")
 UTC = dt.UTC

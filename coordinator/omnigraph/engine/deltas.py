@@ -17,8 +17,8 @@ from omnigraph.model.staged import Staged, StagedDelete, StagedOverwrite, Staged
 from omnigraph.model.tables import Pin
 from omnigraph.rules.arrow_schema import arrow_schema
 from omnigraph.rules.values import Column, compute
-from omnigraph.storage.embedded import Relation
 from omnigraph.storage.layout import table_location
+from omnigraph.storage.relations import Relation
 
 ROW: Final = "#row"
 """A column no type can have: the number of a row among those that were given for its table."""
@@ -79,6 +79,12 @@ class StagedChange:
     def size(self) -> int:
         """How many rows are added or replaced."""
         return 0 if isinstance(self.staged, StagedDelete) else self.staged.rows
+
+    @property
+    def touched(self) -> int:
+        """How many rows are added, replaced or taken out."""
+        gone = self.staged.deletions if isinstance(self.staged, StagedDelete | StagedUpsert) else ()
+        return self.size + sum(deletion.out.rows for deletion in gone)
 
     def rows(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Stream columns of the rows that are added."""
@@ -151,7 +157,7 @@ class Delta:
         columns, schema = list(dict.fromkeys(named.values())), self.schema_of(named)
         if self.change is not None and self.change.adds:
             for batch in self.change.rows(columns):
-                yield _renamed(batch, named, schema)
+                yield renamed(batch, named, schema)
 
     def new_texts(self, column: str) -> Column:
         """Return one text column of the rows that are added."""
@@ -218,13 +224,13 @@ class Delta:
 
     def new_values(self, columns: Sequence[str]) -> Relation:
         """Return id and value of the rows that are added and have no null in these columns."""
-        schema = self._value_schema(columns)
+        schema = self.value_schema(columns)
         change = self.change
         if change is None or not change.adds:
             return schema.empty_table()
 
         def read() -> pa.RecordBatchReader:
-            batches = (_valued(batch, columns, schema) for batch in change.rows(["id", *columns]))
+            batches = (valued(batch, columns, schema) for batch in change.rows(["id", *columns]))
             return pa.RecordBatchReader.from_batches(schema, batches)
 
         return read
@@ -233,20 +239,21 @@ class Delta:
         """Return id and value of the rows that stay and could agree with one that is added; None if none stay."""
         if self._version is None:
             return None
-        schema, wanted = self._value_schema(columns), ["id", *columns]
+        schema, wanted = self.value_schema(columns), ["id", *columns]
         version, uri, staging = self._version, self._uri, self.session.staging
         if pa.types.is_string(arrow_schema(self.kind).field(columns[0]).type):
             keys = in_one_piece(compute.drop_null(compute.unique(self.new_texts(columns[0]))))
             found = staging.rows_where(uri, version, columns[0], keys, wanted)
-            return pa.Table.from_batches([_valued(b, columns, schema) for b in found.to_batches()], schema)
+            return pa.Table.from_batches([valued(b, columns, schema) for b in found.to_batches()], schema)
 
         def read() -> pa.RecordBatchReader:
-            batches = (_valued(b, columns, schema) for b in staging.scan(uri, version, wanted))
+            batches = (valued(b, columns, schema) for b in staging.scan(uri, version, wanted))
             return pa.RecordBatchReader.from_batches(schema, batches)
 
         return read
 
-    def _value_schema(self, columns: Sequence[str]) -> pa.Schema:
+    def value_schema(self, columns: Sequence[str]) -> pa.Schema:
+        """Return the types of id and value: a struct, if the value is of several columns."""
         stored = arrow_schema(self.kind)
         each = [pa.field(f"c{number}", stored.field(column).type) for number, column in enumerate(columns)]
         return pa.schema(
@@ -260,11 +267,16 @@ class Delta:
         return pa.schema([pa.field(name, kind) for name, kind in types.items()])
 
 
-def _renamed(batch: pa.RecordBatch, named: Mapping[str, str], schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([batch.column(column) for column in named.values()], schema=schema)
+def renamed(batch: pa.RecordBatch, named: Mapping[str, str], schema: pa.Schema) -> pa.RecordBatch:
+    """Return columns of rows by the names, and in the types, a plan has for them."""
+    parts: list[Any] = [batch.column(column) for column in named.values()]
+    fitting = [
+        part if part.type == field.type else part.cast(field.type) for part, field in zip(parts, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(fitting, schema=schema)
 
 
-def _valued(batch: pa.RecordBatch, columns: Sequence[str], schema: pa.Schema) -> pa.RecordBatch:
+def valued(batch: pa.RecordBatch, columns: Sequence[str], schema: pa.Schema) -> pa.RecordBatch:
     """Return id and value of the rows that have all of these columns."""
     for column in columns:
         batch = batch.filter(compute.is_valid(batch.column(column)))

@@ -25,7 +25,8 @@ from omnigraph.rules import constraints as rules
 from omnigraph.rules.constraints import CardinalityRule, EndpointRule, Plan, Rule, UniqueRule, Violation
 from omnigraph.rules.fingerprints import dealt
 from omnigraph.rules.values import Column, compute
-from omnigraph.storage.embedded import EmbeddedEngine, Relation, RelationalEngine
+from omnigraph.storage.embedded import EmbeddedEngine
+from omnigraph.storage.relations import Relation, RelationalEngine
 from omnigraph.storage.spool import Spool
 
 SAMPLE_MAX: Final = 20
@@ -87,15 +88,12 @@ class Question:
     relations: Mapping[str, Relation]
     back: Mapping[str, str]
     values: Mapping[str, Any] = field(default_factory=dict)
+    engine: RelationalEngine = field(default_factory=lambda: ENGINE)
 
     def answer(self) -> list[Violation]:
         """Run the plan; count what it returns, and keep some of it."""
-        count = 0
-        sample: list[dict[str, object]] = []
-        for batch in ENGINE.run(self.plan.sql, self.relations, self.values):
-            count += batch.num_rows
-            some = batch.slice(0, max(0, SAMPLE_MAX - len(sample))).to_pylist()
-            sample += [{self.back[name]: _plain(value) for name, value in row.items()} for row in some]
+        count, some = self.engine.sampled(self.plan.sql, self.relations, self.values, most=SAMPLE_MAX)
+        sample = [{self.back[name]: _plain(value) for name, value in row.items()} for row in some.to_pylist()]
         return [Violation(str(self.rule), str(self.rule.kind.table), count, tuple(sample))] if count else []
 
 

@@ -8,9 +8,11 @@ and publishes them like rows of its own. A part that nobody takes is files that 
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any, Final, Literal, assert_never
 
+import numpy as np
 import pyarrow as pa
 
 from omnigraph.errors import (
@@ -31,11 +33,15 @@ from omnigraph.rules.constraints import Violation
 from omnigraph.rules.row_checks import SAMPLE_MAX, RowChecks
 from omnigraph.rules.values import Column
 from omnigraph.storage.lance_door import BIRTH_VERSION, Tables
+from omnigraph.storage.lance_rows import PlacesSeen, row_sets
 from omnigraph.storage.roots import StorageOptions
 from omnigraph.storage.staging import Staging, Ticket
 
 Verb = Literal["append", "upsert", "overwrite", "delete"]
 PART_NUMBER: Final = 1
+NUMBER: Final = "#number"
+PLACE: Final = "#place"
+"""Columns no type can have: the row id and the row address of the row that a given one replaces."""
 _NAMES: Final = {"part", "table", "base", "staged", "rows", "violations", "refused"}
 
 
@@ -56,6 +62,8 @@ class WorkOrder:
     ticket: Ticket
     options: StorageOptions
     is_checked: bool = True
+    is_placed: bool = False
+    """Whether rows come with the columns NUMBER and PLACE, which say which row of the table they are, if one."""
 
     def stage(self, rows: Iterable[pa.RecordBatch], sources: Sources | None = None) -> str:
         """Stage one share of the rows and tell in one text what was staged, or why these rows can not be taken.
@@ -74,7 +82,8 @@ class WorkOrder:
         if self.verb == "delete":
             return Part(rows=self._located(rows))
         checks = RowChecks(self.kind)
-        batches = self._conformed(rows, checks, mint)
+        seen = PlacesSeen() if self.is_placed else None
+        batches = self._conformed(rows if seen is None else _placed(rows, seen), checks, mint)
         first = next(batches, None)
         if first is None:
             return Part()
@@ -82,17 +91,17 @@ class WorkOrder:
         if self.ticket.base_version is None:
             Tables(self.options).ensure(self.ticket.uri, schema)
         reach(Failpoint.BEFORE_STAGE)
-        staged = self._stager()(self.ticket, pa.RecordBatchReader.from_batches(schema, chain([first], batches)))
+        staged = self._stager(seen)(self.ticket, pa.RecordBatchReader.from_batches(schema, chain([first], batches)))
         reach(Failpoint.AFTER_STAGE)
         return Part(staged=staged, violations=tuple(checks.violations))
 
-    def _stager(self) -> Callable[[Ticket, pa.RecordBatchReader], Staged]:
+    def _stager(self, seen: PlacesSeen | None) -> Callable[[Ticket, pa.RecordBatchReader], Staged]:
         staging = Staging(self.options)
         match self.verb:
             case "append":
                 return staging.append
             case "upsert":
-                return staging.upsert
+                return partial(staging.upsert, seen=seen)
             case "overwrite":
                 return staging.overwrite
             case "delete":
@@ -111,8 +120,19 @@ class WorkOrder:
                 yield from fitted.to_batches()
 
     def _located(self, rows: Iterable[pa.RecordBatch]) -> tuple[RowSet, ...]:
+        if self.is_placed:
+            places = pa.chunked_array([batch.column(PLACE) for batch in rows], pa.int64())
+            return row_sets(np.unique(np.asarray(places, np.uint64)))
         ids = pa.chunked_array([_ids_in(batch, self.kind) for batch in rows], pa.string())
         return Staging(self.options).located(self.ticket, ids) if len(ids) else ()
+
+
+def _placed(rows: Iterable[pa.RecordBatch], seen: PlacesSeen) -> Iterator[pa.RecordBatch]:
+    """Yield rows without the columns that say where they lie, which are noted."""
+    for batch in rows:
+        seen.note(batch.column(NUMBER), batch.column(PLACE))
+        plain: Any = batch.drop_columns([NUMBER, PLACE])
+        yield plain
 
 
 def _ids_in(batch: pa.RecordBatch, kind: TableType) -> Column:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from omnigraph.engine.deltas import Delta
 from omnigraph.rules.fingerprints import fingerprints
 from omnigraph.rules.values import Column, compute
-from omnigraph.storage.embedded import Relation
+from omnigraph.storage.relations import Relation
 from omnigraph.storage.spool import Spool
 
 ROWS_TOGETHER_MAX: Final = 2**20

@@ -11,6 +11,7 @@ from omnigraph.storage.audit import Audit
 from omnigraph.storage.lance_door import Tables
 from omnigraph.storage.lance_indexing import Indexes
 from omnigraph.storage.manifest import Manifest
+from omnigraph.storage.relations import ClusterEngine
 from omnigraph.storage.roots import GraphRoot
 from omnigraph.storage.sidecars import Sidecars
 from omnigraph.storage.staging import Staging
@@ -31,6 +32,8 @@ class Session:
     sources: Sources
     actor: str | None
     read_only: bool
+    cluster: ClusterEngine | None = None
+    """An engine with machines of its own, for what is too much for this process."""
 
     def writable(self) -> None:
         """Refuse if the graph was opened read-only."""

@@ -31,6 +31,7 @@ class Share:
     where: Predicate | None = None
     limit: int | None = None
     batch_rows: int | None = None
+    with_places: bool = False
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Stream the rows, with the columns in the order they were asked for."""
@@ -40,6 +41,7 @@ class Share:
             limit=self.limit,
             fragments=self.fragments,
             batch_rows=self.batch_rows,
+            with_places=self.with_places,
         )
         return iter(Tables(self.options).scan(self.uri, self.version, request))
 

@@ -29,6 +29,8 @@ class TableWork:
     checks: RowChecks
     is_strict: bool = False
     parts: list[Staged] = field(default_factory=list)
+    staged_elsewhere: list[Staged] = field(default_factory=list)
+    """Those of the parts whose ids have not gone by here."""
     repeats: Repeats = field(default_factory=Repeats)
     deleted_ids: list[Column] = field(default_factory=list)
     deleted_rows: list[RowSet] = field(default_factory=list)

@@ -17,13 +17,15 @@ from omnigraph.engine.ahead import ahead
 from omnigraph.engine.committer import Committer, Progress
 from omnigraph.engine.given import Writing
 from omnigraph.engine.history import History
-from omnigraph.engine.integrity import Integrity, reads_of, refuse, staged_changes
+from omnigraph.engine.integrity import reads_of, refuse, staged_changes
 from omnigraph.engine.owners import this_process
 from omnigraph.engine.parts import Begun, Verb, gather
 from omnigraph.engine.promising import Promising
 from omnigraph.engine.quarantine import Quarantine
 from omnigraph.engine.rejected import rejected_schema
 from omnigraph.engine.session import Session
+from omnigraph.engine.spread_integrity import violations
+from omnigraph.engine.spreading import places_to_join
 from omnigraph.engine.table_work import TableWork, step, work_for
 from omnigraph.errors import InvalidOptionError, MixedMutationError, OmnigraphError, TransactionStateError
 from omnigraph.failpoints import Failpoint
@@ -35,6 +37,7 @@ from omnigraph.model.sidecar import ReadPin, Sidecar, TablePromise
 from omnigraph.model.staged import Staged
 from omnigraph.rules.arrow_schema import arrow_schema
 from omnigraph.rules.conform import Rows, conform
+from omnigraph.storage.relations import Spread
 from omnigraph.storage.staging import Ticket
 
 AnyRows: TypeAlias = "Rows | pa.RecordBatchReader | Iterable[Mapping[str, Any]]"
@@ -133,6 +136,14 @@ class Transaction:
             if table.predicates and table.deleted_ids:
                 raise InvalidOptionError(f"delete rows of {table.key} by filter or by ids, not by both at once")
 
+    def places(self, type: str) -> Spread | None:
+        """Return id, row id and place of a type's rows, to be joined with rows elsewhere; None if there is no need.
+
+        Tasks look rows up by an index, or in a small table. A large one without an index would be read by each task.
+        """
+        kind = self._catalog.table_type(type)
+        return places_to_join(self._session, kind, self._base.pins.get(kind.table_id))
+
     def staged(self, type: str, verb: Verb, parts: Iterable[str]) -> None:
         """Take what tasks elsewhere staged by an order of the snapshot this began on; each part once.
 
@@ -144,14 +155,13 @@ class Transaction:
             self._take(table, verb, parts)
 
     def _take(self, table: TableWork, verb: Verb, texts: Iterable[str]) -> None:
-        if self._quarantine is not None:
+        if self._quarantine is not None and verb != "delete":
             raise InvalidOptionError("rows staged elsewhere can not be sorted out; choose constraints 'fail' or 'off'")
         gathered = gather(verb, texts, table.ticket, table.kind)
         table.parts += gathered.staged
         table.deleted_rows += gathered.rows
         table.found += gathered.violations
-        for ids in self._session.staging.staged_ids(table.ticket.uri, gathered.staged):
-            table.repeats.note(ids)
+        table.staged_elsewhere += gathered.staged
 
     def changed(self, type: str, *, put: Iterable[str], inserted: Iterable[str], deleted: Iterable[str]) -> None:
         """Take the rows of one type that tasks elsewhere put, inserted and found to delete, as one change.
@@ -283,7 +293,7 @@ class Transaction:
         if is_checked and not is_settled:
             broken = [violation for table in self._tables.values() for violation in table.violations]
             changes = staged_changes(self._session, self._catalog, promises)
-            refuse(broken + Integrity(self._session, self._catalog, changes, self._base.pins).violations())
+            refuse(broken + violations(self._session, self._catalog, changes, self._base.pins))
         if not promises:
             return Receipt(branch=self._branch.name, commit=None, version=None, rejected=self._rejected_counts)
         progress = Progress()

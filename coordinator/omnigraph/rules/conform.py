@@ -8,7 +8,7 @@ import pyarrow as pa
 from omnigraph.errors import InvalidDataError
 from omnigraph.model.schema import TableType, did_you_mean
 from omnigraph.rules.arrow_schema import BLOB_STORAGE, arrow_schema, is_blob
-from omnigraph.rules.identity import ID_CHARACTERS_MAX, row_ids
+from omnigraph.rules.identity import ID_CHARACTERS_MAX, key_ids, row_ids
 from omnigraph.rules.values import Column, MisfitError, column_of, compute, converted
 
 Rows: TypeAlias = "pa.Table | pa.RecordBatch | Sequence[Mapping[str, Any]]"
@@ -26,6 +26,19 @@ def conform(kind: TableType, rows: Rows, mint: Callable[[], str]) -> pa.Table:
     ids = row_ids(kind, fitted, count, mint)
     _check_ids(kind, ids)
     return pa.Table.from_arrays([ids if f.name == "id" else fitted[f.name] for f in wanted], schema=wanted)
+
+
+def ids_given(kind: TableType, rows: pa.RecordBatch) -> Column:
+    """Return the ids that rows will have; null for a row that gets a new one, or that will be refused."""
+    wanted = arrow_schema(kind)
+    asked = kind.key_columns or (("id",) if "id" in rows.schema.names else ())
+    if not asked or not rows.num_rows:
+        return pa.nulls(rows.num_rows, pa.string())
+    try:
+        fitted = {name: _fit(kind, wanted.field(name), rows, rows.num_rows) for name in asked}
+    except InvalidDataError:
+        return pa.nulls(rows.num_rows, pa.string())
+    return key_ids(fitted, kind.key_columns) if kind.key_columns else pa.concat_arrays(fitted["id"].chunks)
 
 
 def _names(kind: TableType, rows: Rows) -> list[str]:

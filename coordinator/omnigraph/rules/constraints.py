@@ -10,9 +10,10 @@ knows SQL can run them. Relations:
 - ``touched``: the ids of nodes whose edges are to be counted
 - ``given``, ``given_nodes``: the rows of ``new`` and of ``new_nodes`` with a number, ``row``, to find them again by
 - ``broken``: what a plan returned
+- ``before``: all rows of the table as it was; ``others``: further ids that are asked about
 
-Columns: ``id``; ``ref``, the id of a node an edge refers to; ``value``, what must be unique: one column or a struct of
-several, of rows that have no null among them.
+Columns: ``id``; ``ref``, the id of a node an edge refers to; ``place``, where a row lies; ``value``, what must be
+unique: one column or a struct of several, of rows that have no null among them.
 """
 
 from collections.abc import Iterator
@@ -105,6 +106,16 @@ WHERE b.id <> n.id AND b.id NOT IN (SELECT id FROM gone)
 """,
     (Blame(HAVING_IDS),),
 )
+
+# The ids of nodes whose edges are to be counted: those edges were led to, those edges were taken from, and others.
+TOUCHED: Final = """
+SELECT ref AS id FROM new UNION SELECT b.ref AS id FROM before b WHERE b.id IN (SELECT id FROM gone)
+UNION SELECT id FROM others
+"""
+
+IDS_GIVEN_TWICE: Final = "SELECT id FROM new GROUP BY id HAVING count(*) > 1"
+IDS_TAKEN: Final = "SELECT n.id AS id FROM new n JOIN base b ON b.id = n.id"
+EDGES_OF_GONE: Final = "SELECT e.place AS place FROM base e WHERE e.ref IN (SELECT id FROM gone_nodes)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

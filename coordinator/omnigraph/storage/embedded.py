@@ -13,14 +13,15 @@ import os
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 import pyarrow as pa
 
 from omnigraph.errors import OmnigraphError, StorageError
+from omnigraph.storage.relations import Found, Relation, Spread, Values
 
 if TYPE_CHECKING:  # importing it takes tens of milliseconds, and most commands run no plan
     from duckdb import DuckDBPyConnection
@@ -29,18 +30,6 @@ MEMORY_BYTES: Final = 2**30
 MEMORY_BYTES_MIN: Final = 64 * 2**20
 THREADS_MAX: Final = 4
 RESULT_ROWS: Final = 65_536
-
-Relation: TypeAlias = Callable[[], pa.RecordBatchReader] | pa.Table
-"""Rows: a table, or a function that starts reading them anew each time it is called."""
-Values: TypeAlias = Mapping[str, Any] | Sequence[Any]
-
-
-class RelationalEngine(Protocol):
-    """Whatever runs plans: one query over relations that are given to it, and rows that are streamed back."""
-
-    def run(self, sql: str, relations: Mapping[str, Relation], values: Values = ()) -> pa.RecordBatchReader:
-        """Run one query; relations are names in it, values are bound to its parameters."""
-
 
 # In this order: the scratch folder can not be named any more once the outside is shut.
 LOCKS: Final = (
@@ -101,11 +90,12 @@ class EmbeddedEngine:
         Each relation is a name in the query, and may be used more than once: it is then read as often. Values are
         bound to ``$name`` or ``$1``. What a relation raises while it is read, comes out as it is.
         """
-        streams = _streams(relations)
+        readable = {name: self._readable(relation) for name, relation in relations.items()}
+        streams = _streams(readable)
         connection = self._connection()
         try:
             with _translated(streams):
-                _prepare(connection, streams, relations)
+                _prepare(connection, streams, readable)
                 reader = _query(connection, sql, values)
         except BaseException:
             connection.close()
@@ -119,6 +109,26 @@ class EmbeddedEngine:
             rows.close()
         return pa.RecordBatchReader.from_batches(reader.schema, rows)
 
+    def sampled(
+        self, sql: str, relations: Mapping[str, Relation], values: Values = (), *, most: int
+    ) -> tuple[int, pa.Table]:
+        """Run one query; return how many rows it finds, and at most so many of them."""
+        count = 0
+        rows = self.run(sql, relations, values)
+        sample: list[pa.RecordBatch] = []
+        for batch in rows:
+            sample.append(batch.slice(0, max(0, most - count)))
+            count += batch.num_rows
+        return count, pa.Table.from_batches([part for part in sample if part.num_rows], rows.schema)
+
+    def _readable(self, relation: Relation) -> "_Readable":
+        """Return a relation as this process reads it."""
+        if isinstance(relation, Spread):
+            return relation.reader
+        if isinstance(relation, Found):
+            return lambda: self.run(relation.sql, relation.relations, relation.values)
+        return relation
+
     def _connection(self) -> "DuckDBPyConnection":
         with self._lock:
             if self._is_closed:
@@ -128,6 +138,7 @@ class EmbeddedEngine:
             return self._database.connection.cursor()
 
 
+_Readable: TypeAlias = Callable[[], pa.RecordBatchReader] | pa.Table
 _ENGINES: "weakref.WeakSet[EmbeddedEngine]" = weakref.WeakSet()
 
 
@@ -282,14 +293,14 @@ class _Rows:
             _close_all(self._streams)
 
 
-def _streams(relations: Mapping[str, Relation]) -> dict[str, _Stream]:
+def _streams(relations: "Mapping[str, _Readable]") -> dict[str, _Stream]:
     if len({name.casefold() for name in relations}) != len(relations):
         raise _bug(f"two relations have names that differ only in their case: {sorted(relations)}")
     return {name: _Stream(name, each) for name, each in relations.items() if not isinstance(each, pa.Table)}
 
 
 def _prepare(
-    connection: "DuckDBPyConnection", streams: Mapping[str, _Stream], relations: Mapping[str, Relation]
+    connection: "DuckDBPyConnection", streams: Mapping[str, _Stream], relations: "Mapping[str, _Readable]"
 ) -> None:
     for name, relation in relations.items():
         if isinstance(relation, pa.Table):

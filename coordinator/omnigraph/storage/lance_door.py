@@ -255,6 +255,8 @@ class Scan:
     limit: int | None = None
     fragments: Sequence[int] | None = None
     batch_rows: int | None = None
+    with_places: bool = False
+    """Whether row ids and row addresses come along, as ``_rowid`` and ``_rowaddr``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,6 +325,8 @@ class Tables:
                 batch_size=request.batch_rows,
                 prefilter=True,
                 blob_handling="all_binary",
+                with_row_id=request.with_places,
+                with_row_address=request.with_places,
             )
             reader = scanner.to_reader()
 

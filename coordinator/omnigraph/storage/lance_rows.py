@@ -122,6 +122,30 @@ class Located:
         return self.pick(np.argsort(self.row_ids, kind="stable"))
 
 
+class PlacesSeen:
+    """Where rows lie that go by in their order, told by whoever found them; null where a row is new."""
+
+    def __init__(self) -> None:
+        self._row_ids: list[Column] = []
+        self._addresses: list[Column] = []
+
+    def note(self, row_ids: Column, addresses: Column) -> None:
+        """Note some rows."""
+        self._row_ids.append(row_ids)
+        self._addresses.append(addresses)
+
+    @property
+    def located(self) -> Located:
+        """Return which rows lie where."""
+        row_ids, addresses = (pa.chunked_array(each, pa.int64()) for each in (self._row_ids, self._addresses))
+        known = compute.is_valid(addresses)
+        return Located(
+            np.flatnonzero(known),
+            np.asarray(row_ids.filter(known), np.uint64),
+            np.asarray(addresses.filter(known), np.uint64),
+        )
+
+
 def locate(handle: LanceDataset, ids: Column) -> Located:
     """Find rows by id: through the index when there is one and the ids are few, else in one streamed scan."""
     rows = int(handle.count_rows())
@@ -236,13 +260,16 @@ def sifted(stream: pa.RecordBatchReader, sieve: Sieve, column: str = "id") -> It
             yield batch.take(pa.array(admitted, pa.int64()))
 
 
-def scan_row_ids(handle: LanceDataset, row_ids: UnsignedNumbers, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def scan_row_ids(
+    handle: LanceDataset, row_ids: UnsignedNumbers, columns: Sequence[str], *, with_address: bool = False
+) -> Iterator[pa.RecordBatch]:
     """Stream columns of the rows with these row ids, blobs as bytes, each batch with its ``_rowid``."""
     # On tables with stable row ids the list is one of row ids, whatever Lance calls it.
     blobs = any(is_blob(handle.schema.field(name)) for name in columns)
     yield from handle.scanner(
         columns=list(columns),
         with_row_id=True,
+        with_row_address=with_address,
         row_addr_allowlist=serialize_row_addrs(row_ids.tolist()),
         blob_handling="all_binary",
         batch_size=BLOB_SCAN_ROWS if blobs else SCAN_ROWS,

@@ -49,6 +49,7 @@ from omnigraph.storage.lance_rows import (
     ID_BYTES_MAX,
     ROW_ADDRESS,
     Located,
+    PlacesSeen,
     UnsignedNumbers,
     fitted,
     fragment_text,
@@ -129,11 +130,15 @@ def stage_upsert(
     reader: pa.RecordBatchReader,
     *,
     limits: WriteLimits = LIMITS,
+    seen: PlacesSeen | None = None,
     options: StorageOptions,
 ) -> StagedUpsert:
-    """Work out against exactly ``base_version`` which rows are new, which differ and which do not; write those."""
+    """Work out against exactly ``base_version`` which rows are new, which differ and which do not; write those.
+
+    Where the rows lie is looked up, unless ``seen`` knows it for all rows that ``reader`` has yielded.
+    """
     handle = open_at(uri, base_version, options)
-    return Upserting(handle, limits, options).stage(reader)
+    return Upserting(handle, limits, options, seen).stage(reader)
 
 
 def stage_delete(  # noqa: PLR0913  (the ways to say which rows go)
@@ -334,10 +339,13 @@ class _Watched:
 class Upserting:
     """One upsert against one version: find, compare, write, delete."""
 
-    def __init__(self, handle: LanceDataset, limits: WriteLimits, options: StorageOptions) -> None:
+    def __init__(
+        self, handle: LanceDataset, limits: WriteLimits, options: StorageOptions, seen: PlacesSeen | None = None
+    ) -> None:
         self._handle = handle
         self._limits = limits
         self._options = options
+        self._seen = seen
         self._schema = stored_schema(handle)
         self.rewritten = Written(handle, limits, options)
         self.replacements: tuple[Replacement, ...] = ()
@@ -370,7 +378,7 @@ class Upserting:
                 return
             wanted = _checked_ids(ids)
             with translated(f"rows of {self._handle.uri} can not be compared", self._options):
-                found = locate(self._handle, wanted)
+                found = locate(self._handle, wanted) if self._seen is None else self._seen.located
             self._write(scratch, found)
 
     def _write(self, scratch: Scratch, found: Located) -> None:

@@ -15,9 +15,11 @@ from omnigraph.storage.lance_door import BIRTH_VERSION, Predicate, Sealed
 from omnigraph.storage.lance_ids import KNOWN_IDS, IdStream, present, staged_ids_in
 from omnigraph.storage.lance_moving import combine_upserts, reseal, take_out_too
 from omnigraph.storage.lance_rows import (
+    PlacesSeen,
     count_where,
     file_session,
     fragments_of,
+    has_index,
     locate,
     open_at,
     row_sets,
@@ -70,10 +72,10 @@ class Staging:
             ticket.uri, rows, base_version=ticket.base_version, limits=ticket.limits, options=self._options
         )
 
-    def upsert(self, ticket: Ticket, rows: pa.RecordBatchReader) -> StagedUpsert:
-        """Stage rows that are inserted or replace those with their id."""
+    def upsert(self, ticket: Ticket, rows: pa.RecordBatchReader, seen: PlacesSeen | None = None) -> StagedUpsert:
+        """Stage rows that are inserted or replace those with their id, which are looked up unless they were seen."""
         base = BIRTH_VERSION if ticket.base_version is None else ticket.base_version
-        return stage_upsert(ticket.uri, base, rows, limits=ticket.limits, options=self._options)
+        return stage_upsert(ticket.uri, base, rows, limits=ticket.limits, seen=seen, options=self._options)
 
     def delete(
         self,
@@ -149,6 +151,12 @@ class Staging:
         handle = open_at(uri, version, self._options)
         with translated(f"rows of {uri} can not be counted", self._options):
             return count_where(handle, column, keys)
+
+    def has_index(self, uri: str, version: int, column: str) -> bool:
+        """Tell whether the values of a column can be looked up."""
+        handle = open_at(uri, version, self._options)
+        with translated(f"the indexes of {uri} can not be read", self._options):
+            return has_index(handle, column)
 
     def scan(self, uri: str, version: int, columns: Sequence[str]) -> pa.RecordBatchReader:
         """Stream columns of a version."""
