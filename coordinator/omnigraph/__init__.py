@@ -20,12 +20,15 @@ from typing import TYPE_CHECKING
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.ids import Sources
+from omnigraph.model.diffs import TableDiff
 from omnigraph.model.indexes import IndexCoverage, IndexReport
 from omnigraph.model.lineage import Branch, Commit, Tag
+from omnigraph.model.merges import Conflict, MergedTable, MergeResult
 from omnigraph.model.receipt import Receipt, TableReceipt
 from omnigraph.model.tables import TableKey
 
 if TYPE_CHECKING:
+    from omnigraph.engine.diffing import Diff
     from omnigraph.engine.exporting import ExportResult
     from omnigraph.engine.graph import Graph
     from omnigraph.engine.loading import LoadResult
@@ -35,14 +38,19 @@ if TYPE_CHECKING:
 __all__ = [
     "Branch",
     "Commit",
+    "Conflict",
+    "Diff",
     "ExportResult",
     "Graph",
     "IndexCoverage",
     "IndexReport",
     "LoadResult",
+    "MergeResult",
+    "MergedTable",
     "OmnigraphError",
     "Receipt",
     "Snapshot",
+    "TableDiff",
     "TableKey",
     "TableReceipt",
     "Tag",
@@ -55,6 +63,7 @@ __all__ = [
 __version__ = _distribution_version("omnigraph-spark")
 
 _LATE = {
+    "Diff": "omnigraph.engine.diffing",
     "ExportResult": "omnigraph.engine.exporting",
     "Graph": "omnigraph.engine.graph",
     "LoadResult": "omnigraph.engine.loading",

@@ -29,7 +29,8 @@
     │   ├── VersionConflictError     VERSION_CONFLICT  (table_key, expected, actual)
     │   ├── BranchConflictError      BRANCH_CONFLICT
     │   ├── AbandonedError           ABANDONED
-    │   └── ContentionError          CONTENTION
+    │   ├── ContentionError          CONTENTION
+    │   └── MergeConflictsError      MERGE_CONFLICTS   (counts, and conflicts by row; not retryable)
     ├── NotPermittedError          this handle or this name does not allow it
     │   ├── ReadOnlyError            READ_ONLY
     │   ├── ProtectedBranchError     PROTECTED_BRANCH
@@ -293,6 +294,19 @@ class ContentionError(ConflictError):
     """Too many writers at once: the publish was tried as often as allowed and never won."""
 
     code = "CONTENTION"
+
+
+class MergeConflictsError(ConflictError):
+    """Two branches do not go together: ``conflict_counts`` counts why, ``conflicts`` are some of them."""
+
+    code = "MERGE_CONFLICTS"
+    retryable = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the error with the conflicts as plain values under ``merge_conflicts``."""
+        body = super().to_dict()
+        conflicts = body.pop("conflicts", ())
+        return body | {"merge_conflicts": [conflict.to_dict() for conflict in conflicts]}
 
 
 class NotPermittedError(OmnigraphError):

@@ -104,6 +104,14 @@ def test_a_recovery_under_a_new_commit_id_turns_cells_red(bench: Bench, monkeypa
     assert "the promised commit" in complaints(cells)
 
 
+def test_a_merge_that_loses_its_second_parent_turns_cells_red(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    story, draft = bench.story("merge"), Sealer.draft
+    monkeypatch.setattr(Sealer, "draft", lambda self, work: replace(draft(self, work), extra_parents=()))
+    cells = list(bench.crash(story, Arrival(Failpoint.AFTER_SEALS, 1), "raise"))
+    assert all(cell.wrong for cell in cells)
+    assert "a merge has lost its second parent" in complaints(cells)
+
+
 def test_a_recovery_that_never_forgets_turns_cells_red(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Sidecars, "delete", lambda self, operation: None)
     cells = list(bench.crash(bench.story("append"), Arrival(Failpoint.AFTER_SEALS, 1), "raise"))

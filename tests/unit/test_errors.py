@@ -15,6 +15,7 @@ from omnigraph.errors import (
     CommitOutcomeUnknownError,
     ConflictError,
     InvalidInputError,
+    MergeConflictsError,
     NotFoundError,
     OmnigraphError,
     SchemaError,
@@ -106,9 +107,11 @@ def test_the_text_begins_with_the_code(kind: type[OmnigraphError]) -> None:
 
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
-def test_only_conflicts_call_themselves_retryable(kind: type[OmnigraphError]) -> None:
-    assert kind.retryable is issubclass(kind, ConflictError)
-    assert kind("x").to_dict()["retryable"] is issubclass(kind, ConflictError)
+def test_only_lost_races_call_themselves_retryable(kind: type[OmnigraphError]) -> None:
+    # Who merges again without mending anything meets the same conflicts.
+    lost_a_race = issubclass(kind, ConflictError) and kind is not MergeConflictsError
+    assert kind.retryable is lost_a_race
+    assert kind("x").to_dict()["retryable"] is lost_a_race
 
 
 def test_an_unknown_outcome_is_not_retryable_and_names_what_to_look_for() -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from omnigraph.errors import CorruptGraphError, OmnigraphError, UnsupportedFormatError
 from omnigraph.ids import CommitId, Incarnation, Sources, TableId
+from omnigraph.model.merge_promise import Adoption, MergePromise
 from omnigraph.model.sidecar import SIDECAR_BYTES_MAX, SIDECAR_NUMBER, Owner, Sidecar, TablePromise
 from omnigraph.model.staged import (
     Deletion,
@@ -63,6 +65,16 @@ promises = st.builds(
     is_new_on_expected=st.booleans(),
     few_ids=st.none() | st.lists(texts, max_size=3).map(tuple),
 )
+keys = st.builds(TableKey, kind=st.sampled_from(TableKind), name=st.text(min_size=1, max_size=20))
+moments = st.datetimes(datetime(1980, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
+adoptions = st.builds(Adoption, table=ulids.map(TableId), key=keys, expected=st.none() | pins, pin=pins)
+merges = st.builds(
+    MergePromise,
+    source=ulids.map(CommitId),
+    source_at=moments,
+    schema_hash=texts,
+    adopted=st.lists(adoptions, max_size=3).map(tuple),
+)
 sidecars = st.builds(
     Sidecar,
     operation=ulids,
@@ -79,6 +91,7 @@ sidecars = st.builds(
     started_at=st.datetimes(datetime(1980, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC)),  # noqa: DTZ001
     owner=st.builds(Owner, host=texts, process=counts),
     tables=st.lists(promises, max_size=3).map(tuple),
+    merge=st.none() | merges,
 )
 
 
@@ -131,6 +144,24 @@ def test_what_is_written_is_read_back(sidecar: Sidecar) -> None:
     assert Sidecar.from_bytes(sidecar.to_bytes(), NAME) == sidecar
 
 
+def a_merge() -> Sidecar:
+    (table,) = example().tables
+    assert table.expected is not None
+    adopted = Adoption(table=table.table, key=table.key, expected=None, pin=table.expected)
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    merge = MergePromise(source=CommitId(MINT()), source_at=at, schema_hash="abc", adopted=(adopted,))
+    return replace(example(), merge=merge)
+
+
+def test_only_a_merge_has_the_form_that_names_one() -> None:
+    plain, merge = (json.loads(each.to_bytes()) for each in (example(), a_merge()))
+    assert (plain["sidecar"], "merge" in plain) == (1, False)
+    assert (merge["sidecar"], merge["merge"]["adopted"][0]["key"]) == (SIDECAR_NUMBER, "node:Person")
+    for body, number in ((plain, SIDECAR_NUMBER), (merge, 1)):
+        with pytest.raises(CorruptGraphError, match="is not a sidecar"):
+            Sidecar.from_bytes(json.dumps({**body, "sidecar": number}).encode(), NAME)
+
+
 @given(sidecars, st.data())
 def test_half_of_one_is_refused(sidecar: Sidecar, data: st.DataObject) -> None:
     raw = sidecar.to_bytes()
@@ -161,6 +192,20 @@ def places(body: Any, at: tuple[str | int, ...] = ()) -> list[tuple[str | int, .
 def test_any_value_in_any_place_is_read_or_refused_with_a_typed_error(path: tuple[str | int, ...], value: Any) -> None:
     try:
         read = Sidecar.from_bytes(setting(*path, to=value), NAME)
+    except OmnigraphError:
+        return
+    assert Sidecar.from_bytes(read.to_bytes(), NAME) == read
+
+
+@given(st.sampled_from(places(json.loads(a_merge().to_bytes())["merge"])), JSON)
+def test_any_value_in_any_place_of_a_merge_is_read_or_refused(path: tuple[str | int, ...], value: Any) -> None:
+    body = json.loads(a_merge().to_bytes())
+    inside = body["merge"]
+    for step in path[:-1]:
+        inside = inside[step]
+    inside[path[-1]] = value
+    try:
+        read = Sidecar.from_bytes(json.dumps(body).encode(), NAME)
     except OmnigraphError:
         return
     assert Sidecar.from_bytes(read.to_bytes(), NAME) == read

@@ -294,4 +294,5 @@ def _facts(commit: Commit) -> list[tuple[str, Any]]:
 
 
 from omnigraph.cli import files as _files  # noqa: E402, F401  (its commands need what is defined above)
+from omnigraph.cli import merges as _merges  # noqa: E402, F401  (the same)
 from omnigraph.cli import mutate as _mutate  # noqa: E402, F401  (the same)

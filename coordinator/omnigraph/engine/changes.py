@@ -179,9 +179,10 @@ class CreateBranch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteBranch:
-    """Remove the branch that was seen, not one created since under its name."""
+    """Remove the branch that was seen, not one created since under its name; if told so, only as it was then."""
 
     branch: Branch
+    at: CommitId | None = None
     traceable: bool = False
 
     @property
@@ -197,6 +198,10 @@ class DeleteBranch:
     def propose(self, reading: Reading) -> tuple[ManifestState, Branch]:
         """Remove the row."""
         same_branch(reading.state, self.branch)
+        if self.at is not None and reading.state.branches[self.branch.name].head != self.at:
+            raise BranchConflictError(
+                f"branch {self.branch.name!r} was written to meanwhile, so it was not deleted", branch=self.branch.name
+            )
         return refs.delete_branch(reading.state, self.branch.name), self.branch
 
 

@@ -81,7 +81,8 @@ class Company:
 
 def _goes_along(sidecar: Sidecar, ours: Sidecar) -> bool:
     same = (sidecar.incarnation, sidecar.schema_hash) == (ours.incarnation, ours.schema_hash)
-    return same and all(promise.commutes for promise in sidecar.tables)
+    merges = sidecar.merge is not None or ours.merge is not None
+    return same and not merges and all(promise.commutes for promise in sidecar.tables)
 
 
 def _after(work: SealedWork) -> Commit:

@@ -1,11 +1,13 @@
 """A graph, as a person or a job handles it."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from omnigraph.engine import exporting, intake, loading, mutating
 from omnigraph.engine.changes import AddCommit
+from omnigraph.engine.diffing import Diff, Point, commit_at
 from omnigraph.engine.history import History
 from omnigraph.engine.indexing import Indexing
 from omnigraph.engine.parts import Begun
@@ -25,6 +27,7 @@ from omnigraph.rules.schema_print import print_schema
 from omnigraph.rules.targets import commit_id, read_target
 from omnigraph.rules.who import check_actor, check_constraints, check_message, check_txn
 from omnigraph.storage.audit import AuditRow
+from omnigraph.storage.relations import ClusterEngine
 
 LOG_COMMITS_DEFAULT = 20
 
@@ -58,7 +61,7 @@ class Graph:
         self.branch = branch
         self.healed: tuple[Recovered, ...] = ()
         """What opening this handle finished or gave up for dead writers."""
-        self.branches = Branches(session, self._history)
+        self.branches = Branches(session, self._history, self._recovery)
         self.tags = Tags(session, self._history)
         self.schema = Schema(self)
 
@@ -80,6 +83,10 @@ class Graph:
         """Return a handle bound to another branch of the same graph."""
         branch_named(self._session.publisher.read().state, branch)
         return Graph(self._session, branch)
+
+    def with_engine(self, cluster: ClusterEngine) -> "Graph":
+        """Return a handle whose large writes are checked by an engine that has machines of its own."""
+        return Graph(replace(self._session, cluster=cluster), self.branch)
 
     def refresh(self) -> Commit:
         """Look at the newest state now, and return the head of the bound branch."""
@@ -114,6 +121,10 @@ class Graph:
         target = read_target(self.branch, branch=branch, tag=tag, commit=commit, version=version, timestamp=timestamp)
         found = self._history.resolve(target)
         return Snapshot(found, lambda: self.catalog(found), self._session.tables, self._session.root)
+
+    def diff(self, old: Point, new: Point) -> Diff:
+        """Return what became of rows from one commit to another: of branches, tags, commit ids or ``main@12``."""
+        return Diff(self._session, self._history, commit_at(self._history, old), commit_at(self._history, new))
 
     def transaction(  # noqa: PLR0913  (what a write can be told is what its options are)
         self,

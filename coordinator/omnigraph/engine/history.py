@@ -27,6 +27,7 @@ from omnigraph.storage.manifest import Manifest, Reading
 
 LOG_COMMITS_MAX = 1_000_000
 LOOKS_MAX = 5
+VERSION_DIGITS_MAX = 18
 
 T = TypeVar("T")
 
@@ -44,7 +45,7 @@ class History:
         return self.looking(lambda reading: self._resolve(target, reading))
 
     def named(self, name: str) -> Commit:
-        """Return the commit that a branch name, tag name or commit id stands for now."""
+        """Return the commit that a branch, a tag, a commit id or ``main@12`` stands for now."""
         return self.looking(lambda reading: self._resolve(_target_named(name, reading.state), reading))
 
     def landed(self, commit: CommitId) -> Commit | None:
@@ -181,6 +182,9 @@ def _target_named(name: str, state: ManifestState) -> ReadTarget:
         return AtTag(tag=name)
     if is_ulid(name.upper()):
         return AtCommit(commit=CommitId(name.upper()))
+    branch, _, version = name.rpartition("@")  # which no name has in it
+    if branch in state.branches and version.isascii() and version.isdecimal() and len(version) <= VERSION_DIGITS_MAX:
+        return AtVersion(branch=branch, version=int(version))
     hint = nearest(name, [*state.branches, *state.tags])
     raise RefNotFoundError(f"no branch, tag or commit is called {name[:200]!r}{hint}", name=name[:200])
 

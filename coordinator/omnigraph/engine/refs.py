@@ -1,21 +1,34 @@
 """Branches and tags, as a person handles them."""
 
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pyarrow as pa
+
 from omnigraph.engine.changes import CreateBranch, CreateTag, DeleteBranch, DeleteTag, RenameBranch
 from omnigraph.engine.history import History
+from omnigraph.engine.merging import CONFLICT_SCHEMA, Merger, MergeRequest
+from omnigraph.engine.recovery import Recovery
 from omnigraph.engine.session import Session
-from omnigraph.errors import BranchExistsError
+from omnigraph.errors import BranchExistsError, InvalidOptionError, OmnigraphError
 from omnigraph.ids import Incarnation
 from omnigraph.model.lineage import MAIN, Branch, ForkPoint, Tag
+from omnigraph.model.merges import MergeResult
 from omnigraph.rules import refs
 from omnigraph.rules.names import check_ref_name
+from omnigraph.rules.who import check_actor, check_message
+
+log = logging.getLogger(__name__)
 
 
 class Branches:
     """The branches of a graph."""
 
-    def __init__(self, session: Session, history: History) -> None:
+    def __init__(self, session: Session, history: History, recovery: Recovery) -> None:
         self._session = session
         self._history = history
+        self._recovery = recovery
 
     def list(self) -> tuple[Branch, ...]:
         """Return all branches, ``main`` first."""
@@ -56,6 +69,57 @@ class Branches:
         state = self._session.publisher.read().state
         refs.rename_branch(state, old, new)
         return self._session.publisher.publish(RenameBranch(branch=state.branches[old], new=new))
+
+    def merge(  # noqa: PLR0913  (what a merge can be told is what its options are)
+        self,
+        source: str,
+        into: str = MAIN,
+        *,
+        policy: str | Mapping[str, str] = "fail",
+        dry_run: bool = False,
+        delete_source: bool = False,
+        message: str | None = None,
+        actor: str | None = None,
+    ) -> MergeResult:
+        """Merge a branch, tag or commit into a branch as one commit with two parents, or raise all conflicts.
+
+        ``policy`` is what to do with rows that both sides changed: ``fail``, ``ours``, ``theirs`` or ``cell`` (columns
+        that only one side changed), for all types or by type. ``dry_run`` only says what would happen.
+        """
+        if not dry_run:
+            self._session.writable()
+        request = MergeRequest(
+            source=source,
+            target=into,
+            policy=policy,
+            dry_run=dry_run,
+            message=check_message(message),
+            actor=check_actor(actor),
+        )
+        if source == into:
+            raise InvalidOptionError(f"branch {into!r} can not be merged into itself; name another one")
+        doomed = self.delete(source, dry_run=True) if delete_source else None
+        if not dry_run:
+            self._recovery.heal()
+        result = Merger(self._session, self._history).merge(request)
+        return result if doomed is None or dry_run else replace(result, source_deleted=self._drop(doomed, result))
+
+    def conflicts(
+        self, source: str, into: str = MAIN, *, policy: str | Mapping[str, str] = "fail"
+    ) -> pa.RecordBatchReader:
+        """Stream what a merge would meet: ``table_key``, ``row_id``, ``kind``, ``message``, and each side as JSON."""
+        request = MergeRequest(source=source, target=into, policy=policy, dry_run=True)
+        rows = Merger(self._session, self._history).conflict_rows(request)
+        return pa.RecordBatchReader.from_batches(CONFLICT_SCHEMA, rows)
+
+    def _drop(self, doomed: Branch, merged: MergeResult) -> bool:
+        """Delete a branch that was merged, unless it has gone on since; the merge is done either way."""
+        try:
+            self._session.publisher.publish(DeleteBranch(branch=doomed, at=merged.source_commit))
+        except OmnigraphError:
+            log.warning("a merged branch was not deleted", extra={"branch": doomed.name}, exc_info=True)
+            return False
+        return True
 
     def _start(self, name: str) -> tuple[ForkPoint, str | None]:
         state = self._session.publisher.read().state

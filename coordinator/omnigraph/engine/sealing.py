@@ -4,12 +4,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from omnigraph.engine.history import History
-from omnigraph.engine.integrity import Integrity, refuse, staged_changes
+from omnigraph.engine.integrity import refuse, staged_changes
 from omnigraph.engine.session import Session
+from omnigraph.engine.spread_integrity import violations
 from omnigraph.errors import InvalidDataError, VersionConflictError
 from omnigraph.failpoints import Failpoint, reach
 from omnigraph.ids import TableId
 from omnigraph.model.lineage import Commit
+from omnigraph.model.merge_promise import Adoption
 from omnigraph.model.sidecar import ReadPin, Sidecar, TablePromise
 from omnigraph.model.staged import Staged, StagedAppend, StagedDelete, StagedUpsert
 from omnigraph.model.tables import Pin
@@ -29,8 +31,9 @@ class SealedWork:
 
     @property
     def pins(self) -> dict[TableId, Pin]:
-        """The new pins."""
-        return {promise.table: pin for promise, pin in self.tables if pin is not None}
+        """The new pins, those a merge adopts included."""
+        adopted = {} if self.sidecar.merge is None else self.sidecar.merge.pins
+        return adopted | {promise.table: pin for promise, pin in self.tables if pin is not None}
 
 
 class Sealer:
@@ -42,6 +45,8 @@ class Sealer:
 
     def seal(self, sidecar: Sidecar, head: Commit) -> SealedWork:
         """Seal every table of a promise on the pins of a commit, or raise why it does not fit there."""
+        if sidecar.merge is not None:
+            _refuse_moved(sidecar, head)
         sealed: list[tuple[TablePromise, Pin | None]] = []
         for promise in sidecar.tables:
             sealed.append(self._seal(promise, head.pins.get(promise.table)))
@@ -55,8 +60,8 @@ class Sealer:
         """Check constraints on tables that are others than those the write was checked on."""
         catalog = self._history.catalog(head)
         changes = staged_changes(self._session, catalog, promises)
-        violations = Integrity(self._session, catalog, changes, head.pins).violations()
-        if violations and all(isinstance(promise.staged, StagedDelete) for promise in promises):
+        broken = violations(self._session, catalog, changes, head.pins)
+        if broken and all(isinstance(promise.staged, StagedDelete) for promise in promises):
             # Who deletes wants what depends on it to go too; something came that was not there to be found.
             moved = next(_moved(sidecar, head))
             seen, found = (pin.version if pin else 0 for pin in (moved.expected, head.pins.get(moved.table)))
@@ -66,7 +71,7 @@ class Sealer:
                 expected=seen,
                 actual=found,
             )
-        refuse(violations)
+        refuse(broken)
 
     def _seal(self, promise: TablePromise, pin: Pin | None) -> tuple[TablePromise, Pin | None]:
         """Seal one table; return the work as it is on the pin it met, and the new pin."""
@@ -111,12 +116,14 @@ class Sealer:
         sidecar, promised = work.sidecar, [promise for promise, _ in work.tables]
         keys = {promise.table: str(promise.key) for promise in promised}
         keys |= {read.table: str(read.key) for read in sidecar.reads}
+        merge = sidecar.merge
+        keys |= {} if merge is None else {each.table: str(each.key) for each in merge.adopted}
         return Draft(
             id=sidecar.commit,
             branch=sidecar.branch,
             incarnation=sidecar.incarnation,
             operation=sidecar.writer,
-            schema_hash=work.head.schema_hash,
+            schema_hash=work.head.schema_hash if merge is None else merge.schema_hash,
             base_schema=sidecar.schema_hash,
             pins=work.pins,
             expected={table: work.head.pins.get(table) for table in keys},
@@ -125,6 +132,8 @@ class Sealer:
             user_metadata=sidecar.user_metadata,
             metrics={str(promise.key): promise.metrics for promise in promised},
             txn=sidecar.txn,
+            extra_parents=() if merge is None else (merge.source,),
+            after=None if merge is None else merge.source_at,
         )
 
     def remember(self, work: SealedWork) -> None:
@@ -157,19 +166,33 @@ def _inserts(staged: Staged) -> StagedAppend | StagedUpsert:
     return staged
 
 
-def _moved(sidecar: Sidecar, head: Commit) -> Iterator[TablePromise | ReadPin]:
+def _refuse_moved(sidecar: Sidecar, head: Commit) -> None:
+    """Refuse a merge that was worked out on tables that are others now: what it decided may not be so any more."""
+    for moved in _moved(sidecar, head):
+        seen, found = (pin.version if pin else 0 for pin in (moved.expected, head.pins.get(moved.table)))
+        raise VersionConflictError(
+            f"{moved.key} is at version {found}, but this merge was planned on {seen}; merge again",
+            table_key=str(moved.key),
+            expected=seen,
+            actual=found,
+        )
+
+
+def _moved(sidecar: Sidecar, head: Commit) -> Iterator[TablePromise | ReadPin | Adoption]:
     """Yield the tables that are others now than those a promise was made on."""
-    every: tuple[TablePromise | ReadPin, ...] = (*sidecar.tables, *sidecar.reads)
+    adopted = () if sidecar.merge is None else sidecar.merge.adopted
+    every: tuple[TablePromise | ReadPin | Adoption, ...] = (*sidecar.tables, *sidecar.reads, *adopted)
     return (each for each in every if head.pins.get(each.table) != each.expected)
 
 
-def duplicates(table_key: str, ids: list[str], what: str) -> InvalidDataError:
+def duplicates(table_key: str, ids: list[str], what: str, count: int | None = None) -> InvalidDataError:
     """Say which ids are there twice: how many, and a few of them."""
+    number = len(ids) if count is None else count
     sample = sorted(ids)[:SAMPLE_MAX]
-    shown = ", ".join(repr(i) for i in sample) + (", …" if len(ids) > SAMPLE_MAX else "")
+    shown = ", ".join(repr(i) for i in sample) + (", …" if number > SAMPLE_MAX else "")
     return InvalidDataError(
-        f"nothing was applied: {len(ids)} ids of {table_key} {what}: {shown}",
+        f"nothing was applied: {number} ids of {table_key} {what}: {shown}",
         table_key=table_key,
-        count=len(ids),
+        count=number,
         sample=sample,
     )

@@ -224,6 +224,14 @@ class CommitRow:
         )
 
     @property
+    def parents(self) -> tuple[CommitId, ...]:
+        """Decode what it was built on, and nothing else."""
+        try:
+            return tuple(CommitId(str(parent)) for parent in json.loads(self.body)["parents"])
+        except (KeyError, ValueError, TypeError) as problem:
+            raise CorruptGraphError(f"commit {self.id} can not be decoded: {problem!r}", commit=self.id) from problem
+
+    @property
     def commit(self) -> Commit:
         """Decode the commit."""
         try:

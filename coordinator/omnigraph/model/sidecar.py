@@ -9,6 +9,7 @@ from typing import Any
 from omnigraph.errors import CorruptGraphError, UnsupportedFormatError
 from omnigraph.ids import CommitId, Incarnation, TableId, is_ulid
 from omnigraph.model.lineage import from_micros, to_micros
+from omnigraph.model.merge_promise import MergePromise
 from omnigraph.model.staged import (
     Staged,
     StagedAppend,
@@ -19,7 +20,9 @@ from omnigraph.model.staged import (
 )
 from omnigraph.model.tables import Pin, TableKey
 
-SIDECAR_NUMBER = 1
+SIDECAR_NUMBER = 2
+PLAIN_NUMBER = 1
+"""The form of a promise that is no merge: whoever does not know of merges can finish it."""
 SIDECAR_BYTES_MAX = 64 * 1024 * 1024
 
 
@@ -149,11 +152,12 @@ class Sidecar:
     is_checked: bool = True
     """Whether constraints hold; if not, nobody checks them later either."""
     reads: tuple[ReadPin, ...] = ()
+    merge: MergePromise | None = None
 
     def to_bytes(self) -> bytes:
         """Encode it."""
         body = {
-            "sidecar": SIDECAR_NUMBER,
+            "sidecar": PLAIN_NUMBER if self.merge is None else SIDECAR_NUMBER,
             "operation": self.operation,
             "commit": self.commit,
             "branch": self.branch,
@@ -170,6 +174,7 @@ class Sidecar:
             "tables": [table.to_json() for table in self.tables],
             "checked": self.is_checked,
             "reads": [read.to_json() for read in self.reads],
+            **({} if self.merge is None else {"merge": self.merge.to_json()}),
         }
         return json.dumps(body, indent=1, ensure_ascii=False).encode()
 
@@ -182,7 +187,7 @@ class Sidecar:
             raise UnsupportedFormatError(
                 f"{name} has form {number}, newer than {SIDECAR_NUMBER}, the newest known here; upgrade omnigraph"
             )
-        if type(number) is not int or number != SIDECAR_NUMBER:
+        if type(number) is not int or number < PLAIN_NUMBER or ("merge" in body) != (number == SIDECAR_NUMBER):
             raise CorruptGraphError(f"{name} is not a sidecar")
         try:
             return cls._decoded(body)
@@ -213,6 +218,7 @@ class Sidecar:
             tables=tuple(TablePromise.from_json(table) for table in body["tables"]),
             is_checked=_truth(body, "checked"),
             reads=tuple(ReadPin.from_json(read) for read in body["reads"]),
+            merge=MergePromise.from_json(body["merge"]) if "merge" in body else None,
         )
 
 

@@ -53,6 +53,8 @@ class Draft:
     metrics: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     txn: tuple[str, int] | None = None
     extra_parents: tuple[CommitId, ...] = ()
+    after: datetime | None = None
+    """When the newest of the extra parents was made: a child is younger than all its parents."""
 
 
 def branch_named(state: ManifestState, name: str) -> Branch:
@@ -164,8 +166,8 @@ def append_commit(state: ManifestState, draft: Draft, head: Commit, stamp: Stamp
         actor=stamp.actor,
         operation=draft.operation,
         message=draft.message,
-        # Clocks of different drivers disagree; along a branch time only goes forward.
-        created_at=max(stamp.at, head.created_at + timedelta(microseconds=1)),
+        # Clocks of different drivers disagree; from parent to child time only goes forward.
+        created_at=max(stamp.at, max(head.created_at, draft.after or head.created_at) + timedelta(microseconds=1)),
         schema_hash=draft.schema_hash,
         lineage=branch.lineage,
         pins=dict(draft.pins) if draft.replace_all_pins else {**head.pins, **draft.pins},

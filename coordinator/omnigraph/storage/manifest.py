@@ -168,6 +168,10 @@ class Manifest:
         )
         return self._newest_first(reading, reading.state.commit_spans, search)
 
+    def every_commit(self, reading: Reading) -> Iterator[CommitRow]:
+        """Yield the commits of all branches, those of newer files first, reading older ones as they are needed."""
+        return self._newest_first(reading, reading.state.commit_spans, Search("true", lambda row: True))
+
     def _newest_first(self, reading: Reading, spans: Sequence[Span], search: "Search") -> Iterator[CommitRow]:
         """Yield matching commits of the tail, then of older files, each opened only when it is needed.
 

@@ -11,13 +11,13 @@ import shutil
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, TypeAlias, get_args
 
 import omnigraph as og
 from omnigraph.engine.recovery import DISCARDED, ROLLED_BACK, ROLLED_FORWARD
@@ -29,6 +29,7 @@ from omnigraph.testing import crash_page
 from omnigraph.testing.crash_oracle import Case, Expected, Seen, judge, judge_reopening, look
 from omnigraph.testing.crash_page import Cell
 from omnigraph.testing.crash_writers import (
+    MERGE,
     OPEN,
     SIDE,
     WRITERS,
@@ -40,6 +41,7 @@ from omnigraph.testing.crash_writers import (
     act_here,
     act_in_child,
     child_main,
+    diverge,
     new_graph,
     recorded,
     state_of,
@@ -116,6 +118,10 @@ class Story:
         )
 
 
+Disturb: TypeAlias = Callable[[Story, Path, og.Graph, Arrival, Fault], Said]
+"""Tells a story to a graph, with a fault at an arrival; a handle is given that was open all along."""
+
+
 class Bench:
     """A folder to crash graphs in."""
 
@@ -141,6 +147,8 @@ class Bench:
         """Tell a story once, unharmed, and see where it comes by."""
         job = name if name in WRITERS else OPEN
         root = self.base() if job in WRITERS else self._left_behind(name)
+        if name == MERGE:
+            diverge(root)
         start = look(root)
         told = self.copy(root)
         before = state_of(og.open(root, read_only=True))
@@ -183,12 +191,12 @@ class Bench:
             for fault in faults:
                 yield from self.crash(story, arrival, fault)
 
-    def crash(self, story: Story, arrival: Arrival, fault: Fault) -> Iterator[Cell]:
-        """Let one fault happen, and recover from it in every way."""
+    def crash(self, story: Story, arrival: Arrival, fault: Fault, disturb: Disturb | None = None) -> Iterator[Cell]:
+        """Let one fault happen, and recover from it in every way; a story of other writers says how it is disturbed."""
         root = self.base()
         living = og.open(root)  # it was there before anything happened, and has seen nothing since
         shutil.copytree(story.root, root, dirs_exist_ok=True)
-        said = _disturb(story, root, living, arrival, fault)
+        said = (disturb or _disturb)(story, root, living, arrival, fault)
         crash = look(root)
         case = Case(
             crash=crash,

@@ -129,7 +129,7 @@ def _history(seen: Seen, count: int) -> list[str]:
     if [commit.version for commit in seen.commits] != list(range(len(seen.commits), 0, -1)):
         wrong.append("the versions have a gap")
     for child, parent in zip(seen.commits, seen.commits[1:], strict=False):
-        if child.parents != (parent.id,):
+        if child.parents[:1] != (parent.id,) or len(child.parents) != (2 if child.operation == "merge" else 1):
             wrong.append(f"commit {child.version} does not follow commit {parent.version}")
     if seen.abandoned & set(seen.ids):
         wrong.append("a visible commit is recorded as given up")
@@ -144,6 +144,8 @@ def _promised(seen: Seen, case: Case) -> list[str]:
         found = [commit for commit in seen.commits if commit.id == promise.commit]
         if bool(found) != case.expected.applied:
             wrong.append(f"the promised commit {promise.commit} is {'' if found else 'not '}there")
+        source = () if promise.merge is None else (promise.merge.source,)
+        wrong += ["a merge has lost its second parent" for commit in found if commit.parents[1:] != source]
         actor = ACTOR if case.expected.published_by_writer else RECOVERY_ACTOR
         wrong += [f"it was published by {commit.actor}, not {actor}" for commit in found if commit.actor != actor]
     return wrong

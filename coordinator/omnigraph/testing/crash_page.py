@@ -23,7 +23,8 @@ the deed (`lost`). Then somebody recovers: the `next open` of the graph; the `ne
 all along (after `raise` and `lost` that of the very process that failed); or `two at once`. In every cell the oracle
 holds: all or nothing of the write over all its tables, no id twice, what was acknowledged is there, a reported error
 means it never will be, one audit row per sidecar that was left and none otherwise, a commit that recovery publishes has
-the promised id, linear history, no sidecar left, the next write succeeds, and opening once more adds nothing.
+the promised id, a merge has both parents, linear history, no sidecar left, the next write succeeds, and opening once
+more adds nothing.
 
 An entry says whether the work is there in the end, and what the audit says if there was something to recover.
 """

@@ -34,6 +34,8 @@ edge Knows: Person -> Person {
 ACTOR = "alice"
 NEXT_ACTOR = "bob"
 SIDE = "side"
+REVIEW = "review"
+MERGE = "merge"
 OPEN = "open"
 CHILD_SECONDS_MAX = 120
 
@@ -59,7 +61,11 @@ def _transaction(tx: Transaction) -> None:
     tx.upsert("Knows", [{"src": "Ann", "dst": "Ben", "since": 2024}, {"src": "Ben", "dst": "Cid", "since": 2024}])
 
 
-WRITERS: Mapping[str, Callable[[Transaction], None]] = {
+def _merge(graph: og.Graph, branch: str) -> str:
+    return str(graph.branches.merge(REVIEW, branch, message="merge", actor=ACTOR).commit)
+
+
+TRANSACTIONS: Mapping[str, Callable[[Transaction], None]] = {
     "append": _append,
     "upsert": _upsert,
     "overwrite": _overwrite,
@@ -67,6 +73,8 @@ WRITERS: Mapping[str, Callable[[Transaction], None]] = {
     "transaction": _transaction,
 }
 """Each changes one table, the last one two of them in one commit."""
+WRITERS: tuple[str, ...] = (*TRANSACTIONS, MERGE)
+"""A merge adopts one table and merges the rows of another."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -92,10 +100,23 @@ def new_graph(root: Path) -> None:
         tx.append("Knows", [{"src": "Ann", "dst": "Ben", "since": 2000}])
 
 
+def diverge(root: Path) -> None:
+    """Give a graph a branch that changed two tables since main changed one of them."""
+    graph = og.open(root, actor=ACTOR)
+    graph.branches.create(REVIEW)
+    with graph.transaction(REVIEW) as tx:
+        tx.upsert("Person", [{"name": "Ann", "age": 33}, {"name": "Mia", "age": 1}])
+        tx.upsert("Knows", [{"src": "Mia", "dst": "Ann", "since": 2024}])
+    with graph.transaction() as tx:
+        tx.upsert("Person", [{"name": "Ben", "age": 41}])
+
+
 def write(graph: og.Graph, writer: str, branch: str = "main") -> str:
     """Let one writer write; return its commit."""
+    if writer not in TRANSACTIONS:
+        return _merge(graph, branch)
     with graph.transaction(branch, message=writer, actor=ACTOR) as tx:
-        WRITERS[writer](tx)
+        TRANSACTIONS[writer](tx)
     return str(tx.receipt.commit)
 
 
