@@ -20,6 +20,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import venv
 from pathlib import Path
 
@@ -39,13 +40,26 @@ exec "{java}" "$@"
 
 def run(*command: str, **environment: str) -> None:
     """Run a program of the environment here, or stop with its exit code."""
+    code = code_of(*command, **environment)
+    if code != 0:
+        sys.exit(code)
+
+
+def code_of(*command: str, **environment: str) -> int:
+    """Run a program of the environment here; return its exit code."""
     print("$ " + " ".join(command), flush=True)
-    program = BIN / command[0]
+    return subprocess.run(program(*command), cwd=HERE, env=surroundings(**environment), check=False).returncode
+
+
+def program(*command: str) -> list[str]:
+    """Return a command with the program of the environment."""
+    return [str(BIN / command[0]), *command[1:]]
+
+
+def surroundings(**environment: str) -> dict[str, str]:
+    """Return the variables a program gets."""
     java = {"JAVA_HOME": str(JAVA)} if JAVA.exists() else {}
-    everything = {**os.environ, **java, **environment}
-    done = subprocess.run([str(program), *command[1:]], cwd=HERE, env=everything, check=False)
-    if done.returncode != 0:
-        sys.exit(done.returncode)
+    return {**os.environ, **java, **environment}
 
 
 def set_up() -> None:
@@ -96,10 +110,22 @@ def check() -> None:
 
 
 def test() -> None:
-    """Run everything CI runs."""
+    """Run everything CI runs; what needs Spark runs beside the rest, because both often wait for something else."""
     check()
-    run("pytest", "-n", "2", "--dist", "worksteal", "-q", "--ignore", "tests/spark")
-    run("pytest", "-q", "tests/spark")  # in one process, because a Spark session costs half a minute and a gigabyte
+    # In one process, because a Spark session costs half a minute and a gigabyte.
+    on_spark = ("pytest", "-q", "tests/spark")
+    with tempfile.TemporaryFile("w+") as said:
+        beside = subprocess.Popen(program(*on_spark), cwd=HERE, env=surroundings(), stdout=said, stderr=said)
+        try:
+            code = code_of("pytest", "-n", "2", "--dist", "worksteal", "-q", "--ignore", "tests/spark")
+            print("$ " + " ".join(on_spark), flush=True)
+            code = beside.wait() or code
+        finally:
+            beside.terminate()
+            said.seek(0)
+            print(said.read(), flush=True)
+    if code != 0:
+        sys.exit(code)
 
 
 def fix() -> None:

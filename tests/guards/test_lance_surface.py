@@ -1,6 +1,7 @@
 """What we rely on Lance to do, measured again: one test per behaviour. If one fails, read `lance_door.py` anew."""
 
 import json
+import random
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from lance.commit import CommitConflictError
 from lance.dataset import Transaction
 from lance.fragment import FragmentMetadata, write_fragments
 
+from omnigraph.rules.bitmaps import numbers_of
 from omnigraph.storage.layout import manifest_version_of, transaction_base_of
 
 FORMAT = "2.2"
@@ -268,3 +270,57 @@ def test_many_detached_appends_at_once_all_land_and_none_sees_another(uri: str, 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(work, range(8))) == [[1, 100 + number] for number in range(8)]
     assert lance.dataset(uri).version == 1
+
+
+# -- what two versions share ----------------------------------------------------------------------------
+
+
+def without_rows(dataset: LanceDataset, *offsets: int) -> LanceDataset:
+    """Delete rows of the first fragment, as a detached version."""
+    left: Any = dataset.get_fragments()[0].delete_rows(list(offsets))
+    operation = LanceOperation.Delete([left], [], "")
+    return LanceDataset.commit(dataset, Transaction(dataset.version, operation), detached=True)
+
+
+def identity(dataset: LanceDataset) -> tuple[list[str], Any]:
+    """The files of the first fragment, and what tells its deletions from others."""
+    metadata: Any = dataset.get_fragments()[0].metadata
+    gone = metadata.deletion_file
+    files = [str(file.path) for file in metadata.files]
+    return files, None if gone is None else (gone.read_version, gone.id, gone.file_type, gone.num_deleted_rows)
+
+
+def test_row_addresses_of_a_fragment_ascend_and_leave_out_what_is_deleted(uri: str) -> None:
+    first = overwrite(uri, 0, [staged(uri, *range(100_000))])
+    second = without_rows(first, 0, 7, 50_000, 99_999)
+    for batch_size in (1_000, 2**20):
+        scanned = second.scanner([], fragments=second.get_fragments(), with_row_address=True, batch_size=batch_size)
+        addresses: list[Any] = scanned.to_table().column("_rowaddr").to_pylist()
+        offsets = [address & (2**32 - 1) for address in addresses]
+        assert offsets == sorted(set(range(100_000)) - {0, 7, 50_000, 99_999})
+
+
+@pytest.mark.parametrize("count", [1, 1_000, 6_000, 60_000, 150_000])
+def test_a_deletion_file_says_which_rows_are_deleted(uri: str, count: int) -> None:
+    first = overwrite(uri, 0, [staged(uri, *range(200_000))])
+    gone = sorted(random.Random(count).sample(range(200_000), count))
+    metadata: Any = without_rows(first, *gone).get_fragments()[0].metadata
+    (file,) = Path(uri).glob("_deletions/*")
+    kind = ("array", ".arrow") if count <= 1_000 else ("bitmap", ".bin")
+    assert (metadata.deletion_file.file_type, file.suffix) == kind
+    if file.suffix == ".arrow":
+        listed: list[Any] = pa.ipc.open_file(file.read_bytes()).read_all().column(0).to_pylist()
+        assert sorted(listed) == gone
+    else:
+        found = numbers_of(file.read_bytes())
+        assert found is not None
+        assert found.tolist() == gone
+
+
+def test_deletions_leave_the_files_of_a_fragment_and_have_an_identity_of_their_own(uri: str) -> None:
+    first = overwrite(uri, 0, [staged(uri, *range(10))])
+    one, other, same = without_rows(first, 3), without_rows(first, 4), without_rows(first, 3)
+    assert identity(first)[1] is None
+    assert identity(one)[0] == identity(other)[0] == identity(first)[0]
+    assert len({identity(each)[1] for each in (one, other, same)}) == 3
+    assert identity(without_rows(one, 5))[1] != identity(one)[1]
