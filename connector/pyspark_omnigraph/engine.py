@@ -18,8 +18,10 @@ from pyspark_omnigraph.describing import described, parallelism_of
 from pyspark_omnigraph.errors import ours
 
 MOMENT: Final = pa.timestamp("us", tz="UTC")
-ROWS_MIN: Final = 1_000_000
-"""From so many rows on a job is worth its start; below, the driver is done before Spark has planned."""
+ROWS_MIN: Final = 10_000_000
+"""From so many rows on a job is worth it: the driver checks a few million in seconds, and without a shuffle."""
+TASKS_MIN: Final = 16
+"""From so many tasks on a join is worth it: to look through a table costs a task a tenth of its part in a shuffle."""
 _PLAIN: Final[tuple[tuple[Callable[[Any], bool], spark_types.DataType, Any], ...]] = (
     (pa.types.is_string, spark_types.StringType(), pa.string()),
     (pa.types.is_boolean, spark_types.BooleanType(), pa.bool_()),
@@ -39,11 +41,10 @@ _FOUND: Final = "count long, rows binary"
 class SparkEngine:
     """Runs plans as Spark jobs."""
 
-    def __init__(self, spark: SparkSession, rows_min: int = ROWS_MIN) -> None:
-        if rows_min < 0:
-            raise InvalidOptionError(f"the least number of rows for a job is {rows_min}; it may not be negative")
+    def __init__(self, spark: SparkSession, rows_min: int = ROWS_MIN, tasks_min: int = TASKS_MIN) -> None:
         self._spark = spark
         self._rows_min = rows_min
+        self._tasks_min = tasks_min
 
     @property
     def parallelism(self) -> int:
@@ -53,6 +54,10 @@ class SparkEngine:
     def takes(self, rows: int) -> bool:
         """Tell whether so many rows are worth a job."""
         return rows >= self._rows_min
+
+    def joins(self, rows: int) -> bool:
+        """Tell whether rows are better joined with a table of so many than looked for in it by every task."""
+        return self.takes(rows) and self.parallelism >= self._tasks_min
 
     def run(self, sql: str, relations: Mapping[str, Relation], values: Values = ()) -> pa.RecordBatchReader:
         """Run one query; all it finds comes to the driver."""

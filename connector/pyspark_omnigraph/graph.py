@@ -16,7 +16,7 @@ import omnigraph as og
 from omnigraph.engine.parts import WorkOrder
 from omnigraph.errors import InvalidOptionError
 from pyspark_omnigraph.describing import described, parallelism_of
-from pyspark_omnigraph.engine import ROWS_MIN, SparkEngine, brought
+from pyspark_omnigraph.engine import ROWS_MIN, TASKS_MIN, SparkEngine, brought
 from pyspark_omnigraph.errors import ours
 from pyspark_omnigraph.options import (
     STORAGE,
@@ -32,6 +32,7 @@ from pyspark_omnigraph.views import create_views
 from pyspark_omnigraph.writer import PartMessage, check_rows, part_texts, partition_id, staged_part, write_limits
 
 JOB_ROWS_MIN: Final = "spark.omnigraph.jobRowsMin"
+JOIN_TASKS_MIN: Final = "spark.omnigraph.joinTasksMin"
 PART: Final = StructType([StructField("partition", IntegerType()), StructField("text", StringType())])
 DEFAULTS: Final = ("branch", "actor")
 WRITE_DEFAULTS: Final = ("message", "userMetadata", "constraints", "maxRowsPerFile", "maxBytesPerFile")
@@ -42,7 +43,9 @@ class SparkGraph:
 
     def __init__(self, spark: SparkSession, graph: og.Graph, storage: Mapping[str, str] | None = None) -> None:
         self.spark = spark
-        self.engine = SparkEngine(spark, _rows_for_a_job(spark))
+        self.engine = SparkEngine(
+            spark, _number(spark, JOB_ROWS_MIN, ROWS_MIN), _number(spark, JOIN_TASKS_MIN, TASKS_MIN)
+        )
         """What checks large writes by jobs."""
         self.graph = graph.with_engine(self.engine)
         """The coordinator's handle."""
@@ -154,7 +157,7 @@ class SparkTransaction:
         return self._graph.engine.frame(self._transaction.rejected(type).read_all())
 
     def joins(self, type: str) -> bool:
-        """Tell whether rows to upsert or delete are joined with all of a type, because it is large and not indexed."""
+        """Tell whether rows to upsert or delete are joined with a type: it is large and not indexed, tasks are many."""
         return self._transaction.places(type) is not None
 
     def append(self, type: str, rows: Any) -> None:
@@ -239,12 +242,12 @@ def _stager(order: WorkOrder) -> Callable[[Iterator[pa.RecordBatch]], Iterator[p
     return stage
 
 
-def _rows_for_a_job(spark: SparkSession) -> int:
-    said = spark.conf.get(JOB_ROWS_MIN, None)
+def _number(spark: SparkSession, name: str, otherwise: int) -> int:
+    said = spark.conf.get(name, None)
     if said is None:
-        return ROWS_MIN
+        return otherwise
     if not said.isascii() or not said.isdecimal():
-        raise InvalidOptionError(f"{JOB_ROWS_MIN} is {said[:60]!r}; give a number of rows", option=JOB_ROWS_MIN)
+        raise InvalidOptionError(f"{name} is {said[:60]!r}; give a number", option=name)
     return int(said)
 
 

@@ -29,6 +29,9 @@ class Near(EmbeddedEngine):
     def takes(self, rows: int) -> bool:
         return rows >= self.rows_min
 
+    def joins(self, rows: int) -> bool:
+        return self.takes(rows)
+
 
 @pytest.fixture(params=["looked up", "spread"])
 def graph(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[og.Graph]:

@@ -18,16 +18,18 @@ from omnigraph.rules import constraints as rules
 from omnigraph.storage.relations import Found, Relation, Spread
 from pyspark_omnigraph import SparkGraph
 from pyspark_omnigraph.engine import SparkEngine
-from pyspark_omnigraph.graph import JOB_ROWS_MIN
+from pyspark_omnigraph.graph import JOB_ROWS_MIN, JOIN_TASKS_MIN
 from pyspark_omnigraph.types import columns_of, spark_type
 
 
 @pytest.fixture
 def every_row(spark: SparkSession) -> Iterator[None]:
-    """Let one row be worth a job."""
+    """Let one row be worth a job, and two tasks a join."""
     spark.conf.set(JOB_ROWS_MIN, "0")
+    spark.conf.set(JOIN_TASKS_MIN, "2")
     yield
     spark.conf.unset(JOB_ROWS_MIN)
+    spark.conf.unset(JOIN_TASKS_MIN)
 
 
 @pytest.fixture
@@ -301,12 +303,17 @@ def test_an_index_or_a_small_table_needs_no_join(wide: SparkGraph, spark: SparkS
         assert not tx.joins("Item")
         tx.upsert("Item", items(spark, 899, 902, "z"))
     assert tx.receipt.tables["node:Item"].rows_updated == 1
-    spark.conf.unset(JOB_ROWS_MIN)
     with SparkGraph.for_path(spark, root).transaction() as tx:
         tx.append("Person", spark.sql("SELECT 'p' AS name"))
-        assert not tx.joins("Person")
+    for setting, value in ((JOB_ROWS_MIN, "2"), (JOIN_TASKS_MIN, "3")):
+        with SparkGraph.for_path(spark, root).transaction() as tx:
+            assert tx.joins("Person"), "there is a row, and two tasks run at once"
+        spark.conf.set(setting, value)
+        with SparkGraph.for_path(spark, root).transaction() as tx:
+            assert not tx.joins("Person"), f"{setting} is {value}, there is one row and two tasks run at once"
+        spark.conf.set(setting, "0")
     spark.conf.set(JOB_ROWS_MIN, "many")
-    with pytest.raises(InvalidOptionError, match="jobRowsMin is 'many'; give a number of rows"):
+    with pytest.raises(InvalidOptionError, match="jobRowsMin is 'many'; give a number"):
         SparkGraph.for_path(spark, root)
 
 

@@ -223,7 +223,7 @@ def gone_ids(session: Session, uri: str, staged: Staged) -> Spread:
 def places_to_join(session: Session, kind: TableType, pin: Pin | None) -> Spread | None:
     """Return where the rows of a table lie if rows that come are better joined with them than looked up."""
     cluster = session.cluster
-    if cluster is None or pin is None or not cluster.takes(pin.rows):
+    if cluster is None or pin is None or not cluster.joins(pin.rows):
         return None
     if session.staging.has_index(uri_of(session, kind), pin.lance_version, "id"):
         return None

@@ -67,3 +67,6 @@ class ClusterEngine(RelationalEngine, Protocol):
 
     def takes(self, rows: int) -> bool:
         """Tell whether work on so many rows is worth a job of its own."""
+
+    def joins(self, rows: int) -> bool:
+        """Tell whether rows are better joined with a table of so many than looked for in it by every task."""
