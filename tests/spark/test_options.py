@@ -112,7 +112,7 @@ def test_what_can_not_be_read_is_refused_and_named(said: dict[str, str], says: s
         ({"txnVersion": "1"}, False, "go together"),
         ({"createBranchFrom": "main"}, False, "say which, with branch"),
         ({"constraints": "quarantine"}, False, "use SparkGraph.transaction"),
-        ({"constraints": "maybe"}, False, "choose one of fail, off"),
+        ({"constraints": "maybe"}, False, "choose one of fail, quarantine, off"),
         ({"maxRowsPerFile": "0"}, False, "whole number from 1"),
         ({"filter": "a"}, False, "is for reading only"),
         ({"transaction": "x"}, False, "is not there yet"),
