@@ -2,57 +2,22 @@
 
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.engine.crowd_kit import crowd
 
 import omnigraph as og
 from omnigraph.engine import committer
 from omnigraph.engine.committer import Committer
 from omnigraph.engine.company import Company
-from omnigraph.errors import InvalidDataError, OmnigraphError
+from omnigraph.errors import InvalidDataError
 from omnigraph.storage import turns
 from omnigraph.storage.sidecars import Sidecars
 
 SCHEMA = "node Person { name: String @key  age: I32? }\nnode Event { what: String }"
-
-
-@dataclass(slots=True)
-class Crowd:
-    """Writers that all begin while somebody else has the turn."""
-
-    root: str
-    threads: list[threading.Thread] = field(default_factory=list)
-    told: dict[str, "og.Receipt | Exception"] = field(default_factory=dict)
-
-    def add(self, name: str, act: Callable[[Any], None], branch: str = "main") -> None:
-        """Start a writer and wait until its promise is there."""
-
-        def work() -> None:
-            graph = og.open(self.root)
-            try:
-                with graph.transaction(branch=branch, message=name, actor=f"actor-{name}") as tx:
-                    act(tx)
-                self.told[name] = tx.receipt
-            except OmnigraphError as refused:
-                self.told[name] = refused
-
-        self.threads.append(threading.Thread(target=work))
-        self.threads[-1].start()
-        given_up_at = time.monotonic() + 30
-        while len(self.promises) < len(self.threads):
-            assert time.monotonic() < given_up_at, f"{name} made no promise"
-            time.sleep(0.005)
-
-    @property
-    def promises(self) -> list[Path]:
-        return list((Path(self.root) / "__recovery").glob("*.json"))
 
 
 @pytest.fixture
@@ -62,16 +27,6 @@ def graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> og.Graph:
     with made.transaction() as tx:
         tx.append("Person", [{"name": "first", "age": 1}])
     return made
-
-
-@contextmanager
-def crowd(graph: og.Graph) -> Iterator[Crowd]:
-    """Hold the turn while writers gather; when the block ends they go, and are waited for."""
-    gathered = Crowd(graph.root)
-    with turns.turn(graph.root, "test"):
-        yield gathered
-    for thread in gathered.threads:
-        thread.join()
 
 
 def people(*names: str) -> Callable[[Any], None]:

@@ -15,6 +15,7 @@ from omnigraph.engine.company import Company
 from omnigraph.engine.history import History
 from omnigraph.engine.owners import let_go, note_failure, take_in_hand
 from omnigraph.engine.sealing import SealedWork, Sealer
+from omnigraph.engine.sealing_early import Early, EarlySealer
 from omnigraph.engine.session import Session
 from omnigraph.errors import (
     CommitOutcomeUnknownError,
@@ -55,7 +56,8 @@ class Committer:
         self._session = session
         self._history = history
         self._sealer = Sealer(session, history)
-        self._company = Company(session, self._sealer)
+        self._early = EarlySealer(session, self._sealer)
+        self._company = Company(session, self._sealer, self._early)
 
     def commit(self, sidecar: Sidecar, stamp: Stamp, progress: Progress) -> Commit:
         """Make promised work visible as one commit, or raise an error that means it is not and never will be."""
@@ -64,6 +66,7 @@ class Committer:
             with self._timed(progress, "promise"):
                 doubt = self._promise(sidecar)  # phase A: promise
             commit = self._land_or_withdraw(sidecar, stamp, progress, doubt)  # phases B and C: effect, visibility
+            self._early.learn(sidecar, commit)
             with self._timed(progress, "forget"):
                 self._forget(sidecar)  # phase D: forget
             return commit
@@ -84,13 +87,15 @@ class Committer:
             return self._withdraw(sidecar, doubt)
         try:
             reach(Failpoint.AFTER_SIDECAR)
-            with turn(str(self._session.root), sidecar.operation) as ours:
+            early = self._early.begin(sidecar)
+            with turn(str(self._session.root), sidecar.operation, early.offer) as ours:
                 told = _told(sidecar, ours.note)
                 if told is not None:
                     progress.attempts += 1
                     return told
                 company = ours.waited and not ours.is_done
-                return self.land(sidecar, stamp, progress, lambda: self._stands(sidecar), with_company=company)
+                promised = lambda: self._stands(sidecar)  # noqa: E731
+                return self.land(sidecar, stamp, progress, promised, early=early, with_company=company)
         except CommitOutcomeUnknownError as unknown:
             unknown.facts.setdefault("commit", sidecar.commit)
             raise
@@ -106,6 +111,7 @@ class Committer:
         progress: Progress,
         promised: Callable[[], bool] = lambda: True,
         *,
+        early: Early | None = None,
         with_company: bool = False,
     ) -> Commit:
         """Seal every table on the newest pin it fits on and publish once; again if a table moved that allows it."""
@@ -116,7 +122,8 @@ class Committer:
             if landed is not None:
                 return landed  # someone took us along, or helped
             with self._timed(progress, "seal"):
-                work = [self._sealer.seal(sidecar, head)]
+                sealed = None if early is None else early.on(head)
+                work = [sealed or self._sealer.seal(sidecar, head)]
                 reach(Failpoint.AFTER_SEALS)
                 if with_company:
                     work += self._company.sealed_with(work[0])

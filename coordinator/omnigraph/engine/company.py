@@ -13,6 +13,7 @@ from typing import Final
 from omnigraph.engine.changes import AddCommit
 from omnigraph.engine.owners import is_here
 from omnigraph.engine.sealing import SealedWork, Sealer
+from omnigraph.engine.sealing_early import EarlySealer
 from omnigraph.engine.session import Session
 from omnigraph.errors import OmnigraphError
 from omnigraph.model.lineage import Commit
@@ -26,9 +27,10 @@ COMPANY_AGE_MAX: Final = timedelta(seconds=30)
 class Company:
     """The promises that can be kept together with our own."""
 
-    def __init__(self, session: Session, sealer: Sealer) -> None:
+    def __init__(self, session: Session, sealer: Sealer, early: EarlySealer) -> None:
         self._session = session
         self._sealer = sealer
+        self._early = early
 
     def sealed_with(self, ours: SealedWork) -> list[SealedWork]:
         """Seal what waits, on top of our own work; what does not fit is left out."""
@@ -36,7 +38,7 @@ class Company:
         head = _after(ours)
         for sidecar in self._waiting(ours.sidecar):
             try:
-                work = self._sealer.seal(sidecar, head)
+                work = self._early.offered(sidecar, head) or self._sealer.seal(sidecar, head)
             except OmnigraphError:
                 continue
             together.append(work)

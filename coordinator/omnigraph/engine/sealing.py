@@ -52,7 +52,7 @@ class Sealer:
             sealed.append(self._seal(promise, head.pins.get(promise.table)))
             if len(sealed) == 1:
                 reach(Failpoint.AFTER_FIRST_SEAL)
-        if sidecar.is_checked and any(_moved(sidecar, head)):
+        if sidecar.is_checked and is_moved(sidecar, head):
             self._check_again(sidecar, head, [promise for promise, _ in sealed])
         return SealedWork(sidecar=sidecar, head=head, tables=tuple(sealed))
 
@@ -164,6 +164,11 @@ def _inserts(staged: Staged) -> StagedAppend | StagedUpsert:
         return replace(staged, replacements=(), deletions=(), unchanged=())
     assert isinstance(staged, StagedAppend)  # noqa: S101  nothing else must be new
     return staged
+
+
+def is_moved(sidecar: Sidecar, head: Commit) -> bool:
+    """Tell whether a table is another one now than the one a promise was made on."""
+    return any(True for _ in _moved(sidecar, head))
 
 
 def _refuse_moved(sidecar: Sidecar, head: Commit) -> None:

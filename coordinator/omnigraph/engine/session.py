@@ -1,10 +1,10 @@
 """What the services of one open graph share."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from omnigraph.engine.publisher import Publisher
 from omnigraph.errors import ReadOnlyError
-from omnigraph.ids import Sources
+from omnigraph.ids import Sources, TableId
 from omnigraph.rules.refs import Stamp
 from omnigraph.rules.who import check_actor
 from omnigraph.storage.audit import Audit
@@ -34,6 +34,8 @@ class Session:
     read_only: bool
     cluster: ClusterEngine | None = None
     """An engine with machines of its own, for what is too much for this process."""
+    crowded: set[TableId] = field(default_factory=set)
+    """Tables that others wrote while a write of ours waited for its turn, last time."""
 
     def writable(self) -> None:
         """Refuse if the graph was opened read-only."""

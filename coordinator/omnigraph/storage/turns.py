@@ -12,7 +12,7 @@ import random
 import stat
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +29,7 @@ WAIT_IN_VAIN_SECONDS_MAX: Final = 0.05
 POLL_SECONDS_MIN: Final = 0.001
 POLL_SECONDS_MAX: Final = 0.008
 NOTE_SECONDS_MAX: Final = 60.0
-LOCK, DRAFT, NOTE = ".lock", ".draft", ".done"
+LOCK, DRAFT, NOTE, OFFER = ".lock", ".draft", ".done", ".ready"
 
 _WAITED_IN_VAIN: set[str] = set()
 """Graphs whose turn did not come last time: somebody may be stuck with it, so the next wait is short."""
@@ -46,8 +46,11 @@ class Turn:
 
 
 @contextmanager
-def turn(root: str, work: str) -> Iterator[Turn]:
-    """Hold the turn to publish on a graph, or go on without it: after a while, or when the work is said to be done."""
+def turn(root: str, work: str, offer: Callable[[], str] = lambda: "") -> Iterator[Turn]:
+    """Hold the turn to publish on a graph, or go on without it: after a while, or when the work is said to be done.
+
+    If others have it, ``offer`` is called first, and what it returns is there for them to find while we wait.
+    """
     place = _place(root)
     file = _open(place)
     try:
@@ -55,7 +58,9 @@ def turn(root: str, work: str) -> Iterator[Turn]:
             _WAITED_IN_VAIN.discard(root)
             yield Turn(waited=False)
         else:
-            yield _wait(root, place, work, file)
+            with _offering(place.with_name(place.name + work), offer()):
+                ours = _wait(root, place, work, file)
+            yield ours
     finally:
         if file is not None:
             with suppress(OSError):
@@ -72,13 +77,40 @@ def leave_notes(root: str, notes: Mapping[str, str]) -> None:
         if not _is_ours(place.parent):
             return
         for work, text in notes.items():
-            draft = place.with_name(place.name + work + DRAFT)
-            draft.write_text(text, "utf-8")
-            draft.replace(place.with_name(place.name + work + NOTE))  # whoever sees it sees all of it
+            _write(place.with_name(place.name + work), NOTE, text)
         long_ago = time.time() - NOTE_SECONDS_MAX
-        for note in place.parent.glob(f"*{NOTE}"):
+        for note in (found for kind in (NOTE, OFFER) for found in place.parent.glob(f"*{kind}")):
             if note.lstat().st_mtime < long_ago:
                 note.unlink(missing_ok=True)
+
+
+def offered(root: str, work: str) -> str:
+    """Return what someone who waits has to offer; nothing if there is nothing."""
+    place = _place(root)
+    with suppress(OSError, ValueError):
+        if _is_ours(place.parent):
+            return place.with_name(place.name + work + OFFER).read_text("utf-8")
+    return ""
+
+
+@contextmanager
+def _offering(place: Path, text: str) -> Iterator[None]:
+    """Let others find a text as long as this lasts."""
+    if text:
+        with suppress(OSError):
+            _write(place, OFFER, text)
+    try:
+        yield
+    finally:
+        if text:
+            with suppress(OSError):
+                place.with_name(place.name + OFFER).unlink(missing_ok=True)
+
+
+def _write(place: Path, kind: str, text: str) -> None:
+    draft = place.with_name(place.name + kind + DRAFT)
+    draft.write_text(text, "utf-8")
+    draft.replace(place.with_name(place.name + kind))  # whoever sees it sees all of it
 
 
 def _wait(root: str, place: Path, work: str, file: int) -> Turn:
