@@ -16,6 +16,7 @@ from omnigraph.errors import InvalidOptionError
 from omnigraph.storage.relations import Found, Readable, Relation, Spread, Values
 from pyspark_omnigraph.describing import described, parallelism_of
 from pyspark_omnigraph.errors import ours
+from pyspark_omnigraph.workers import settle
 
 MOMENT: Final = pa.timestamp("us", tz="UTC")
 ROWS_MIN: Final = 10_000_000
@@ -135,6 +136,7 @@ def _reading(
     parts: tuple[Readable, ...], wanted: pa.Schema
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        settle()
         for batch in numbers:
             for number in batch.column(0).to_pylist():
                 for rows in parts[int(number or 0)].batches():

@@ -10,6 +10,7 @@ from omnigraph.engine.shares import Share
 from pyspark_omnigraph.filters import expression
 from pyspark_omnigraph.reader import OmnigraphReader, Pinned, SharePartition
 from pyspark_omnigraph.types import arrow_out, check_read_schema, to_spark
+from pyspark_omnigraph.workers import settle
 
 ROW_ID = "_id"
 """The id of a row under a name that no column has: Spark reads it beside the columns, to name rows in a change."""
@@ -36,6 +37,7 @@ class PushedReader(OmnigraphReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Stream one share."""
+        settle()
         if not isinstance(partition, SharePartition):
             return
         for batch in partition.share.batches():

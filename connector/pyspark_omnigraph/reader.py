@@ -15,6 +15,7 @@ from omnigraph.model.schema import TableType
 from omnigraph.rules.gq_predicates import Expression
 from pyspark_omnigraph.options import ReadOptions
 from pyspark_omnigraph.types import arrow_out, check_read_schema, spark_schema, to_spark
+from pyspark_omnigraph.workers import settle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +90,7 @@ class OmnigraphReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Stream one share; a table without rows has one partition of Spark's own, and no share."""
+        settle()
         if not isinstance(partition, SharePartition):
             return iter(())
         return (to_spark(batch, self._wanted) for batch in partition.share.batches() if batch.num_rows)

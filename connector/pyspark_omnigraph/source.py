@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
 from pyspark.sql.types import StructType
 
+from pyspark_omnigraph.workers import settling
+
 if TYPE_CHECKING:
     from pyspark_omnigraph.reader import Pinned
 
@@ -31,6 +33,7 @@ class OmnigraphDataSource(DataSource):
         """Return what stands in ``format(...)``."""
         return FORMAT
 
+    @settling
     def schema(self) -> StructType:
         """Pin the snapshot, and return the columns of the type in it; or answer a question of the SQL catalog."""
         if QUESTION in self.options:
@@ -42,6 +45,7 @@ class OmnigraphDataSource(DataSource):
         pinned = self._pin()
         return spark_schema(pinned.kind, pinned.options.columns)
 
+    @settling
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader of the columns of ``schema`` at the snapshot that was pinned before."""
         from pyspark_omnigraph.reader import OmnigraphReader
@@ -52,6 +56,7 @@ class OmnigraphDataSource(DataSource):
             return PushedReader.pushed(self._pin(), schema, self.options[PUSHED])
         return OmnigraphReader.planned(self._pin(), schema)
 
+    @settling
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return a writer of rows with ``schema``, or refuse before any task runs."""
         from pyspark_omnigraph.options import WriteOptions

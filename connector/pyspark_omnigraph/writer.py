@@ -17,6 +17,7 @@ from omnigraph.model.schema import TableType
 from omnigraph.storage.lance_staging import LIMITS, WriteLimits
 from pyspark_omnigraph.options import Operation, WriteOptions
 from pyspark_omnigraph.types import check_delete_schema, check_write_schema, from_spark
+from pyspark_omnigraph.workers import settle
 
 log = logging.getLogger(__name__)
 
@@ -111,6 +112,7 @@ def partition_id() -> int:
 
 def staged_part(order: WorkOrder, batches: Iterable[pa.RecordBatch]) -> str:
     """Stage a share of the rows and return what was staged, as text."""
+    settle()
     if order.verb == "delete":
         return order.stage(batches if order.is_placed else (batch.select(["id"]) for batch in batches))
     return order.stage(from_spark(order.kind, batches))

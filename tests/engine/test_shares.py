@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import omnigraph as og
-from omnigraph.engine.shares import SHARE_BYTES_MAX, SHARE_BYTES_MIN, Share, balanced, enough_for, shares_wanted
+from omnigraph.engine.shares import (
+    SHARE_BYTES_MAX,
+    SHARE_BYTES_MIN,
+    Share,
+    balanced,
+    enough_for,
+    rows_at_once,
+    shares_wanted,
+)
 from omnigraph.errors import InvalidOptionError
 from omnigraph.storage.lance_door import FragmentSize
 
@@ -70,10 +78,19 @@ def test_dealing_gives_every_fragment_to_one_and_no_one_much_more_than_another(s
         assert max(loads) - min(loads) <= max(max(sizes), 80)
 
 
+def test_rows_are_read_in_large_batches_unless_they_are_large() -> None:
+    small, middling, large = (FragmentSize(number=0, rows=1_000, bytes=1_000 * each) for each in (8, 2_000, 2**24))
+    assert rows_at_once([small]) > 100_000
+    assert rows_at_once([small]) > rows_at_once([small, middling]) > rows_at_once([middling]) > rows_at_once([large])
+    assert rows_at_once([large]) > 0
+    assert rows_at_once([]) > 0
+
+
 def test_a_small_table_is_one_share_and_a_large_one_has_as_many_as_it_needs() -> None:
     assert shares_wanted(sized(1_000, 1_000), 8) == 1
     assert shares_wanted(sized(*[SHARE_BYTES_MIN] * 8), 4) == 4
     assert shares_wanted(sized(*[SHARE_BYTES_MAX] * 8), 4) == 8
+    assert shares_wanted(sized(*[SHARE_BYTES_MAX] * 9), 4) == 12, "a whole number of rounds"
     assert shares_wanted([], 4) == 0
     assert balanced([], 1) == []
 

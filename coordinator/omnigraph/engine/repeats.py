@@ -19,19 +19,17 @@ class Repeats:
 
     def note(self, ids: Column) -> None:
         """Look at some ids."""
-        self._noted.append(fingerprints(ids))
+        seen = fingerprints(ids)
+        seen.sort()
+        self._noted.append(seen)
 
     def doubtful(self) -> Fingerprints:
         """Return, ascending, the fingerprints seen more than once: nearly always those of ids that were.
 
-        They are sorted a part at a time, because sorting needs as much memory again.
+        Those of one range after the other are sorted, because sorting needs as much memory again.
         """
         if sum(map(len, self._noted)) <= SORTED_TOGETHER_MAX:
             return occurring_twice(self._noted)
-        shift = np.uint64(64 - PARTS_LOG2)
-        return np.concatenate(
-            [
-                occurring_twice(noted[noted >> shift == number] for noted in self._noted)
-                for number in range(1 << PARTS_LOG2)
-            ]
-        )
+        ends = np.arange(1, 1 << PARTS_LOG2, dtype=np.uint64) << np.uint64(64 - PARTS_LOG2)
+        ranges = [np.split(noted, np.searchsorted(noted, ends)) for noted in self._noted]
+        return np.concatenate([occurring_twice(same) for same in zip(*ranges, strict=True)])

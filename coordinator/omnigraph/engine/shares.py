@@ -16,6 +16,8 @@ from omnigraph.storage.roots import StorageOptions
 
 SHARE_BYTES_MIN: Final = 2**20
 SHARE_BYTES_MAX: Final = 128 * 2**20
+BATCH_BYTES: Final = 16 * 2**20  # as stored; often a few times as much in memory
+BATCH_ROWS_MIN, BATCH_ROWS_MAX = 64, 131_072
 ROW_BYTES_LEAST: Final = 8  # a fragment of many tiny rows is work too
 
 
@@ -47,9 +49,20 @@ class Share:
 
 
 def shares_wanted(fragments: Sequence[FragmentSize], parallelism: int) -> int:
-    """Return how many shares to make: one for each that can work at once, fewer of a small table, more of a large."""
+    """Return how many shares to make: one for each that can work at once, fewer of a small table, more of a large.
+
+    Of a large one as many times more as it takes, so that nobody is left with a last share while the others rest.
+    """
     weight = sum(map(_weight, fragments))
-    return max(min(parallelism, -(-weight // SHARE_BYTES_MIN)), -(-weight // SHARE_BYTES_MAX))
+    rounds = -(-weight // (SHARE_BYTES_MAX * parallelism))
+    return min(parallelism * rounds, -(-weight // SHARE_BYTES_MIN))
+
+
+def rows_at_once(fragments: Sequence[FragmentSize]) -> int:
+    """Return how many rows to read at a time: many, as long as they are not large."""
+    rows = max(1, sum(fragment.rows for fragment in fragments))
+    each = max(1, sum(fragment.bytes for fragment in fragments) // rows)
+    return max(BATCH_ROWS_MIN, min(BATCH_ROWS_MAX, BATCH_BYTES // each))
 
 
 def balanced(fragments: Sequence[FragmentSize], shares: int) -> list[tuple[int, ...]]:

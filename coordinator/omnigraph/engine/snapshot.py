@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.parts import Verb, WorkOrder
-from omnigraph.engine.shares import Share, balanced, enough_for, shares_wanted
+from omnigraph.engine.shares import Share, balanced, enough_for, rows_at_once, shares_wanted
 from omnigraph.errors import InvalidOptionError
 from omnigraph.model.catalog import Catalog
 from omnigraph.model.lineage import Commit
@@ -96,6 +96,7 @@ class Snapshot:
             return ()
         fragments = self._tables.fragments(self._uri(kind), pin.lance_version)
         chosen = enough_for(fragments, limit if where is None else None)
+        has_blobs = any(is_blob(schema.field(name)) for name in wanted)
         return tuple(
             Share(
                 uri=self._uri(kind),
@@ -105,7 +106,7 @@ class Snapshot:
                 options=self._root.options,
                 where=where,
                 limit=limit,
-                batch_rows=BLOB_ROWS_MAX if any(is_blob(schema.field(name)) for name in wanted) else None,
+                batch_rows=BLOB_ROWS_MAX if has_blobs else rows_at_once(chosen),
             )
             for group in balanced(chosen, shares_wanted(chosen, parallelism))
         )
