@@ -113,11 +113,13 @@ def test() -> None:
     """Run everything CI runs; what needs Spark runs beside the rest, because both often wait for something else."""
     check()
     # In one process, because a Spark session costs half a minute and a gigabyte.
-    on_spark = ("pytest", "-q", "tests/spark")
+    on_spark = ("pytest", "-q", "--durations=20", "tests/spark")
     with tempfile.TemporaryFile("w+") as said:
         beside = subprocess.Popen(program(*on_spark), cwd=HERE, env=surroundings(), stdout=said, stderr=said)
         try:
-            code = code_of("pytest", "-n", "2", "--dist", "worksteal", "-q", "--ignore", "tests/spark")
+            code = code_of(
+                "pytest", "-n", "2", "--dist", "worksteal", "-q", "--durations=40", "--ignore", "tests/spark"
+            )
             print("$ " + " ".join(on_spark), flush=True)
             code = beside.wait() or code
         finally:

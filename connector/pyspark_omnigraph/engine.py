@@ -6,14 +6,17 @@ part each; of what a plan finds, only what is asked for comes to the driver.
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Final, assert_never
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
 from pyspark.sql import types as spark_types
 
 from omnigraph.errors import InvalidOptionError
-from omnigraph.storage.relations import Found, Readable, Relation, Spread, Values
+from omnigraph.storage.relations import Found, Made, Readable, Relation, Spread, Values, in_types
 from pyspark_omnigraph.describing import described, parallelism_of
 from pyspark_omnigraph.errors import ours
 from pyspark_omnigraph.workers import settle
@@ -35,8 +38,10 @@ _PLAIN: Final[tuple[tuple[Callable[[Any], bool], spark_types.DataType, Any], ...
     (pa.types.is_date32, spark_types.DateType(), pa.date32()),
     (pa.types.is_timestamp, spark_types.TimestampType(), MOMENT),
     (pa.types.is_binary, spark_types.BinaryType(), pa.binary()),
+    (pa.types.is_large_binary, spark_types.BinaryType(), pa.binary()),
 )
 _FOUND: Final = "count long, rows binary"
+NOTHING: Final = pa.table({})
 
 
 class SparkEngine:
@@ -46,6 +51,7 @@ class SparkEngine:
         self._spark = spark
         self._rows_min = rows_min
         self._tasks_min = tasks_min
+        self._kept: dict[int, DataFrame] = {}
 
     @property
     def parallelism(self) -> int:
@@ -85,13 +91,28 @@ class SparkEngine:
         bound = values if isinstance(values, Mapping) else {}
         return self._spark.sql(_in_sparks_words(sql, frames, bound), args=dict(bound), **frames)
 
+    @contextmanager
+    def kept(self, relation: Relation) -> Iterator[None]:
+        """Keep the rows of this very relation on the executors, once they are worked out, until the block ends."""
+        frame = self.frame(relation).persist()
+        self._kept[id(relation)] = frame
+        try:
+            yield
+        finally:
+            del self._kept[id(relation)]
+            frame.unpersist()
+
     def frame(self, relation: Relation) -> DataFrame:
         """Return the rows of a relation as a DataFrame."""
+        if id(relation) in self._kept:
+            return self._kept[id(relation)]
         match relation:
             case Spread(schema=schema, parts=parts):
                 return self._read(schema, parts)
             case Found(sql=sql, relations=relations, values=values):
                 return self.query(sql, relations, values)
+            case Made():
+                return self._made(relation)
             case pa.Table():
                 return self._given(relation)
             case _ if callable(relation):
@@ -105,6 +126,14 @@ class SparkEngine:
             return self._nothing(seen)
         numbers = self._spark.range(0, len(parts), 1, len(parts))
         return numbers.mapInArrow(_reading(tuple(parts), wanted), seen)
+
+    def _made(self, made: Made) -> DataFrame:
+        rows = self.frame(made.rows)
+        if made.dealt_by is not None:
+            rows = rows.repartition(fn.col(made.dealt_by))
+        wanted, seen = _as_sparks(made.schema)
+        # A task is sent what makes the rows, and not what they are made of.
+        return rows.mapInArrow(_making(replace(made, rows=NOTHING), wanted), seen)
 
     def _given(self, table: pa.Table) -> DataFrame:
         wanted, seen = _as_sparks(table.schema)
@@ -140,9 +169,17 @@ def _reading(
         for batch in numbers:
             for number in batch.column(0).to_pylist():
                 for rows in parts[int(number or 0)].batches():
-                    yield from _cast(pa.Table.from_batches([rows]), wanted).to_batches()
+                    yield in_types(rows, wanted)
 
     return read
+
+
+def _making(made: Made, wanted: pa.Schema) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def make(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for rows in made.reader(batches):
+            yield in_types(rows, wanted)
+
+    return make
 
 
 def _counter(most: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -166,7 +203,7 @@ def _counter(most: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Reco
 def _in_sparks_words(sql: str, frames: Mapping[str, Any], values: Mapping[str, Any]) -> str:
     """Return a plan with its relations as references to DataFrames, and its parameters as Spark marks them."""
     for name in frames:
-        sql = re.sub(rf"\b(FROM|JOIN) {name}\b", rf"\1 {{{name}}}", sql)
+        sql = re.sub(rf"(?<!DISTINCT )\b(FROM|JOIN) {name}\b", rf"\1 {{{name}}}", sql)
     for name in values:
         sql = sql.replace(f"${name}", f":{name}")
     return sql
@@ -224,6 +261,8 @@ def _our_type(kind: Any) -> pa.DataType:
         return pa.struct([pa.field(field.name, _our_type(field.type)) for field in kind])
     if pa.types.is_decimal(kind):
         return pa.uint64()
+    if pa.types.is_list(kind):
+        return pa.list_(pa.field("element", _our_type(kind.value_type)))
     return MOMENT if pa.types.is_timestamp(kind) else kind
 
 

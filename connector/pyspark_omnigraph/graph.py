@@ -13,11 +13,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 import omnigraph as og
+from omnigraph.engine.diffing import Point
+from omnigraph.engine.feed import Bound
 from omnigraph.engine.parts import WorkOrder
 from omnigraph.errors import InvalidOptionError
 from pyspark_omnigraph.describing import described, parallelism_of
+from pyspark_omnigraph.diffs import SparkDiff, every
 from pyspark_omnigraph.engine import ROWS_MIN, TASKS_MIN, SparkEngine, brought
 from pyspark_omnigraph.errors import ours
+from pyspark_omnigraph.feed import changes_frame
 from pyspark_omnigraph.options import (
     STORAGE,
     Operation,
@@ -109,6 +113,53 @@ class SparkGraph:
     ) -> tuple[str, ...]:
         """Make a temporary view of every type, all of one commit, for SQL without a catalog; return their names."""
         return create_views(self, branch=branch, version=version, prefix=prefix)
+
+    def changes(
+        self,
+        branch: str | None = None,
+        *,
+        type: str | None = None,
+        since: Bound | None = None,
+        until: Bound | None = None,
+        net: bool = False,
+    ) -> DataFrame:
+        """Return what became of the rows of a type, or of all, commit by commit, in a range that is fixed now."""
+        return changes_frame(self, branch, type=type, since=since, until=until, net=net, storage=self._storage)
+
+    def diff(self, old: Point, new: Point) -> SparkDiff:
+        """Return what became of rows from one commit to another, as counts and DataFrames."""
+        return SparkDiff(self.engine, self.graph.diff(old, new))
+
+    def merge(  # noqa: PLR0913  (what a merge can be told is what its options are)
+        self,
+        source: str,
+        into: str | None = None,
+        *,
+        policy: str | Mapping[str, str] = "fail",
+        dry_run: bool = False,
+        delete_source: bool = False,
+        message: str | None = None,
+        actor: str | None = None,
+    ) -> og.MergeResult:
+        """Merge a branch, tag or commit into a branch, or raise what is in the way; by jobs if rows are many.
+
+        It does what ``branches.merge`` does, into the branch this handle is bound to unless another one is named.
+        """
+        return self.graph.branches.merge(
+            source,
+            self.graph.branch if into is None else into,
+            policy=policy,
+            dry_run=dry_run,
+            delete_source=delete_source,
+            message=message,
+            actor=actor,
+        )
+
+    def conflicts(self, source: str, into: str | None = None, *, policy: str | Mapping[str, str] = "fail") -> DataFrame:
+        """Return what a merge would meet: ``table_key``, ``row_id``, ``kind``, ``message``, and each side as JSON."""
+        target = self.graph.branch if into is None else into
+        with self.graph.branches.conflict_relations(source, target, policy=policy) as relations:
+            return every(self.engine, relations)
 
     def transaction(
         self,
@@ -221,6 +272,7 @@ class SparkTransaction:
         places = self._transaction.places(type) if verb in ("upsert", "delete") else None
         if places is not None:
             rows, order = placed(self._graph.engine, rows, order, places), replace(order, is_placed=True)
+        self._transaction.announce(type)
         with ours(), described(spark, f"omnigraph: {verb} {order.kind.table}"):
             answers = rows.mapInArrow(_stager(order), PART).collect()
         texts = part_texts(PartMessage(partition=row["partition"], text=row["text"]) for row in answers)

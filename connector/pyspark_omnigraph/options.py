@@ -28,16 +28,21 @@ WRITE: Final = (
     "maxRowsPerFile",
     "maxBytesPerFile",
 )
-NOT_YET: Final = (
-    "transaction",
+FEED: Final = (
     "readChangeFeed",
     "startingVersion",
     "endingVersion",
     "startingTimestamp",
     "endingTimestamp",
+    "netChanges",
+    "maxCommitsPerTrigger",
 )
+STREAM: Final = ("checkpointLocation", "queryName")
+"""What Spark itself is told of a stream that writes, and passes on."""
+NOT_YET: Final = ("transaction",)
 INTERNAL: Final = ("_limit", "_parallelism", "_filter")
-EVERY: Final = (*COMMON, *READ, *WRITE, *NOT_YET)
+EVERY: Final = (*COMMON, *READ, *WRITE, *FEED, *STREAM, *NOT_YET)
+LATEST: Final = "latest"
 OPERATIONS: Final[dict[str, Operation]] = {
     "insert": "append",
     "upsert": "upsert",
@@ -71,7 +76,7 @@ class ReadOptions:
     @classmethod
     def parse(cls, raw: Mapping[str, str]) -> "ReadOptions":
         """Read what a caller said; whatever is wrong is named."""
-        given = _Given(raw, READ, "writing")
+        given = _Given(raw, (*READ, "readChangeFeed"), "writing")
         given.refuse_together("branch", ("tag", "commit"))
         given.refuse_together("tag", ("commit", "versionAsOf", "timestampAsOf"))
         given.refuse_together("commit", ("versionAsOf", "timestampAsOf"))
@@ -87,6 +92,63 @@ class ReadOptions:
             columns=given.names("columns"),
             filter=given.text("filter"),
             limit=given.number("_limit", least=0),
+            parallelism=given.number("_parallelism", least=1),
+            storage=given.storage,
+        )
+
+
+def is_feed(raw: Mapping[str, str]) -> bool:
+    """Tell whether what changed is to be read, and not what is there."""
+    return flag("readChangeFeed", next((raw[key] for key in raw if key.lower() == "readchangefeed"), None))
+
+
+def is_for_reading(raw: Mapping[str, str]) -> bool:
+    """Tell whether nothing was said that only a write is told."""
+    return not any(_SPELLED.get(key.lower()) in (*WRITE, *STREAM) for key in raw)
+
+
+def flag(name: str, text: str | None) -> bool:
+    """Return what was said by true or false; nothing is false."""
+    if text is not None and text.strip().lower() not in ("true", "false"):
+        raise InvalidOptionError(f"option {name!r} is {text[:60]!r}; write true or false", option=name)
+    return text is not None and text.strip().lower() == "true"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedOptions:
+    """Which changes to read; storage options are never shown."""
+
+    path: str
+    type: str | None = None
+    branch: str | None = None
+    starting_version: int | None = None
+    starting_timestamp: str | None = None
+    is_from_latest: bool = False
+    ending_version: int | None = None
+    ending_timestamp: str | None = None
+    is_net: bool = False
+    commits_per_trigger: int | None = None
+    parallelism: int | None = None
+    storage: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def parse(cls, raw: Mapping[str, str]) -> "FeedOptions":
+        """Read what a caller said; whatever is wrong is named."""
+        given = _Given(raw, FEED, "reading tables and for writing")
+        given.refuse_together("startingVersion", ("startingTimestamp",))
+        given.refuse_together("endingVersion", ("endingTimestamp",))
+        is_from_latest = (given.text("startingVersion") or "").strip().lower() == LATEST
+        return cls(
+            path=given.path(),
+            type=given.type() if given.has("type") or given.has("table") else None,
+            branch=given.text("branch"),
+            starting_version=None if is_from_latest else given.number("startingVersion", least=1),
+            starting_timestamp=given.text("startingTimestamp"),
+            is_from_latest=is_from_latest,
+            ending_version=given.number("endingVersion", least=1),
+            ending_timestamp=given.text("endingTimestamp"),
+            is_net=flag("netChanges", given.text("netChanges")),
+            commits_per_trigger=given.number("maxCommitsPerTrigger", least=1),
             parallelism=given.number("_parallelism", least=1),
             storage=given.storage,
         )
@@ -111,10 +173,14 @@ class WriteOptions:
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def parse(cls, raw: Mapping[str, str], *, overwrite: bool) -> "WriteOptions":
+    def parse(cls, raw: Mapping[str, str], *, overwrite: bool, is_stream: bool = False) -> "WriteOptions":
         """Read what a caller said; ``overwrite`` is Spark's save mode."""
-        given = _Given(raw, WRITE, "reading")
+        given = _Given(raw, (*WRITE, *STREAM) if is_stream else WRITE, "reading")
         given.need_together("txnAppId", "txnVersion")
+        if is_stream and given.has("txnAppId"):
+            raise InvalidOptionError(
+                "a stream's batches are known by its own id: leave txnAppId and txnVersion away", option="txnAppId"
+            )
         if given.has("createBranchFrom") and not given.has("branch"):
             raise InvalidOptionError("createBranchFrom says where a branch begins; say which, with branch")
         app, version = given.text("txnAppId"), given.number("txnVersion", least=0)
@@ -248,7 +314,9 @@ def _known(name: str, own: tuple[str, ...], elsewhere: str) -> str:
     if spelled in NOT_YET:
         raise InvalidOptionError(f"option {spelled!r} is not there yet", option=spelled)
     if spelled not in (*COMMON, *INTERNAL, *own):
-        raise InvalidOptionError(f"option {spelled!r} is for {elsewhere} only", option=spelled)
+        where = "change feeds, with readChangeFeed," if spelled in FEED else elsewhere
+        where = "streams that write" if spelled in STREAM else where
+        raise InvalidOptionError(f"option {spelled!r} is for {where} only", option=spelled)
     return spelled
 
 

@@ -40,6 +40,10 @@ class Pinned:
         spark_schema(kind, options.columns)
         return cls(options=options, commit=snapshot.commit.id, kind=kind)
 
+    def schema(self) -> StructType:
+        """Return the columns of the type."""
+        return spark_schema(self.kind, self.options.columns)
+
     def shares(self, columns: tuple[str, ...], where: Expression | None = None) -> tuple[Share, ...]:
         """Return how the read is divided; what Spark pushed comes in the place of what a caller wrote."""
         options = self.options

@@ -52,7 +52,7 @@ class ChangeWriter(DataSourceArrowWriter):
             mark: snapshot.order(options.type, verb, limits=limits, is_checked=is_checked)
             for mark, verb in MARKS.items()
         }
-        return cls(options, orders, begun)
+        return cls(options, orders, graph.announce(begun, [options.type]))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> PartMessage:  # type: ignore[override]  # as Spark documents
         """Stage one partition: every kind of row by its own order."""

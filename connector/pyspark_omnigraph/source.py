@@ -6,12 +6,20 @@ first of them, once: a read planned twice (a self-join does that) must not see t
 
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
+from pyspark.sql import datasource
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
 from pyspark_omnigraph.workers import settling
 
 if TYPE_CHECKING:
+    from pyspark_omnigraph.feed import PinnedFeed
     from pyspark_omnigraph.reader import Pinned
 
 FORMAT = "omnigraph"
@@ -26,7 +34,7 @@ class OmnigraphDataSource(DataSource):
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        self._pinned: Pinned | None = None
+        self._pinned: Pinned | PinnedFeed | None = None
 
     @classmethod
     def name(cls) -> str:
@@ -40,21 +48,42 @@ class OmnigraphDataSource(DataSource):
             from pyspark_omnigraph.catalog import answer
 
             return answer(self.options)
-        from pyspark_omnigraph.types import spark_schema
-
-        pinned = self._pin()
-        return spark_schema(pinned.kind, pinned.options.columns)
+        return self._pin().schema()
 
     @settling
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader of the columns of ``schema`` at the snapshot that was pinned before."""
-        from pyspark_omnigraph.reader import OmnigraphReader
+        from pyspark_omnigraph.reader import OmnigraphReader, Pinned
 
+        pinned = self._pin()
+        if not isinstance(pinned, Pinned):
+            from pyspark_omnigraph.feed import FeedReader
+
+            return FeedReader.planned(pinned, schema)
         if PUSHED in self.options:
             from pyspark_omnigraph.pushdown import PushedReader
 
-            return PushedReader.pushed(self._pin(), schema, self.options[PUSHED])
-        return OmnigraphReader.planned(self._pin(), schema)
+            return PushedReader.pushed(pinned, schema, self.options[PUSHED])
+        return OmnigraphReader.planned(pinned, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  (Spark's name)
+        """Return a reader of what changes, commit by commit."""
+        from pyspark_omnigraph.streaming import FeedStreamReader
+
+        return FeedStreamReader.begun(self._pin(), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802  (the same)
+        """Return a writer of batches with ``schema``, each of which becomes one commit."""
+        if not hasattr(datasource, "DataSourceStreamArrowWriter"):
+            from omnigraph.errors import InvalidOptionError
+
+            raise InvalidOptionError("a stream that writes needs Spark 4.1 or later; or use foreachBatch")
+        from pyspark_omnigraph.options import WriteOptions
+        from pyspark_omnigraph.streaming_sink import OmnigraphStreamWriter
+
+        return OmnigraphStreamWriter.begun(
+            WriteOptions.parse(self.options, overwrite=overwrite, is_stream=True), schema
+        )
 
     @settling
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -71,14 +100,21 @@ class OmnigraphDataSource(DataSource):
     def __getstate__(self) -> dict[str, Any]:
         # Spark pickles a source once, when it was made to be read, and plans from that copy. With a schema of the
         # caller's it never asks for ours, so this is the last moment to pin what is read.
-        if QUESTION not in self.options:
+        # A source that a stream writes to is pickled too, and has nothing to pin.
+        from pyspark_omnigraph.options import is_for_reading
+
+        if QUESTION not in self.options and is_for_reading(self.options):
             self._pin()
         return self.__dict__
 
-    def _pin(self) -> "Pinned":
+    def _pin(self) -> "Pinned | PinnedFeed":
         if self._pinned is None:
-            from pyspark_omnigraph.options import ReadOptions
+            from pyspark_omnigraph.feed import PinnedFeed
+            from pyspark_omnigraph.options import FeedOptions, ReadOptions, is_feed
             from pyspark_omnigraph.reader import Pinned
 
-            self._pinned = Pinned.now(ReadOptions.parse(self.options))
+            if is_feed(self.options):
+                self._pinned = PinnedFeed.now(FeedOptions.parse(self.options))
+            else:
+                self._pinned = Pinned.now(ReadOptions.parse(self.options))
         return self._pinned

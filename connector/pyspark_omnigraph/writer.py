@@ -51,7 +51,8 @@ class OmnigraphWriter(DataSourceArrowWriter):
             is_checked=options.constraints != "off",
         )
         check_rows(order.kind, options.operation, schema)
-        return cls(options, order, begun, is_rerun=_landed_before(graph, options, begun))
+        is_rerun = _landed_before(graph, options, begun)
+        return cls(options, order, begun if is_rerun else graph.announce(begun, [options.type]), is_rerun=is_rerun)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> PartMessage:  # type: ignore[override]  # as Spark documents
         """Stage one partition; files of an attempt that fails are referred to by nothing."""

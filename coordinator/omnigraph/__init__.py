@@ -20,16 +20,20 @@ from typing import TYPE_CHECKING
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.ids import Sources
+from omnigraph.model.cleanups import CleanupReport
 from omnigraph.model.diffs import TableDiff
 from omnigraph.model.indexes import IndexCoverage, IndexReport
-from omnigraph.model.lineage import Branch, Commit, Tag
+from omnigraph.model.lineage import Branch, Commit, Tag, Txn
 from omnigraph.model.merges import Conflict, MergedTable, MergeResult
+from omnigraph.model.optimizing import OptimizeReport
 from omnigraph.model.receipt import Receipt, TableReceipt
 from omnigraph.model.tables import TableKey
+from omnigraph.model.verifying import VerifyReport
 
 if TYPE_CHECKING:
     from omnigraph.engine.diffing import Diff
     from omnigraph.engine.exporting import ExportResult
+    from omnigraph.engine.feed import Changes
     from omnigraph.engine.graph import Graph
     from omnigraph.engine.loading import LoadResult
     from omnigraph.engine.snapshot import Snapshot
@@ -37,6 +41,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Branch",
+    "Changes",
+    "CleanupReport",
     "Commit",
     "Conflict",
     "Diff",
@@ -48,6 +54,7 @@ __all__ = [
     "MergeResult",
     "MergedTable",
     "OmnigraphError",
+    "OptimizeReport",
     "Receipt",
     "Snapshot",
     "TableDiff",
@@ -55,6 +62,8 @@ __all__ = [
     "TableReceipt",
     "Tag",
     "Transaction",
+    "Txn",
+    "VerifyReport",
     "__version__",
     "init",
     "open",
@@ -63,6 +72,7 @@ __all__ = [
 __version__ = _distribution_version("omnigraph-spark")
 
 _LATE = {
+    "Changes": "omnigraph.engine.feed",
     "Diff": "omnigraph.engine.diffing",
     "ExportResult": "omnigraph.engine.exporting",
     "Graph": "omnigraph.engine.graph",

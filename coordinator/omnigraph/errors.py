@@ -10,12 +10,14 @@
     │   ├── ConstraintError          CONSTRAINT_VIOLATED  (counts and samples by constraint)
     │   ├── MixedMutationError       MIXED_MUTATION
     │   ├── MutationError            MUTATION_INVALID  (carries the rule, line, column, the line itself, a hint)
-    │   └── SchemaError              SCHEMA_*  (carries line, column, the line itself, a hint)
+    │   ├── SchemaError              SCHEMA_*  (carries line, column, the line itself, a hint)
+    │   └── SchemaChangeError        SCHEMA_CHANGE_REFUSED  (carries the plan)
     ├── NotFoundError              name something that exists
     │   ├── GraphNotFoundError       GRAPH_NOT_FOUND
     │   ├── BranchNotFoundError      BRANCH_NOT_FOUND
     │   ├── TagNotFoundError         TAG_NOT_FOUND
     │   ├── CommitNotFoundError      COMMIT_NOT_FOUND
+    │   ├── CommitExpiredError       COMMIT_EXPIRED    (it was; cleanup has removed what it held)
     │   ├── RefNotFoundError         REF_NOT_FOUND
     │   ├── TypeNotFoundError        TYPE_NOT_FOUND
     │   └── ObjectNotFoundError      OBJECT_NOT_FOUND
@@ -175,6 +177,12 @@ def _window(source_line: str, column: int, width: int = 100) -> tuple[str, str]:
     return shown, " " * (column - 1 - start) + "^"
 
 
+class SchemaChangeError(InvalidInputError):
+    """A schema can not become another as it is asked for; ``plan`` says what stands in the way."""
+
+    code = "SCHEMA_CHANGE_REFUSED"
+
+
 class NotFoundError(OmnigraphError, LookupError):
     """Something named does not exist."""
 
@@ -203,6 +211,12 @@ class CommitNotFoundError(NotFoundError):
     """No commit answers to this id, version or time."""
 
     code = "COMMIT_NOT_FOUND"
+
+
+class CommitExpiredError(NotFoundError):
+    """The commit is in the log, but a cleanup has removed what it held."""
+
+    code = "COMMIT_EXPIRED"
 
 
 class RefNotFoundError(NotFoundError):

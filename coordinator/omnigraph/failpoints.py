@@ -17,6 +17,7 @@ import time
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 ENABLE_VARIABLE = "OMNIGRAPH_ENABLE_FAILPOINTS"
 POINTS_VARIABLE = "OMNIGRAPH_FAILPOINTS"
@@ -55,6 +56,21 @@ class Failpoint(StrEnum):
     """The audit row is there, and so is the sidecar."""
 
 
+class MaintenancePoint(StrEnum):
+    """The windows of upkeep, which promises nothing and is simply begun again."""
+
+    CLEANUP_EXPIRED = "cleanup.expired"
+    """Commits have expired in the manifest, no file is gone."""
+    CLEANUP_DELETED = "cleanup.deleted"
+    """Some files are gone, others are not."""
+    OPTIMIZE_REWRITTEN = "optimize.rewritten"
+    """Files are written that nothing refers to."""
+    OPTIMIZE_SEALED = "optimize.sealed"
+    """Tables are sealed, nothing is visible."""
+    OPTIMIZE_PUBLISHED = "optimize.published"
+    """The commit is visible, plain readers see what they saw."""
+
+
 class FailpointError(BaseException):
     """Raised by a failpoint, and by nothing else; no Exception, so that the protocol stops where it stands."""
 
@@ -70,7 +86,7 @@ class _Plan:
     count: int
 
 
-def reach(point: Failpoint) -> None:
+def reach(point: Failpoint | MaintenancePoint) -> None:
     """Do what the environment says for this place: as a rule, nothing."""
     if not _PLANS:
         return
@@ -86,7 +102,7 @@ def reach(point: Failpoint) -> None:
     _act(plan.action, point)
 
 
-def _act(action: str, point: Failpoint) -> None:
+def _act(action: str, point: Failpoint | MaintenancePoint) -> None:
     name, _, argument = action.partition(":")
     match name:
         case "kill":
@@ -116,17 +132,16 @@ def _park(file: Path) -> None:
         time.sleep(PARK_POLL_SECONDS)
 
 
-def parse(text: str) -> dict[Failpoint, _Plan]:
+def parse(text: str) -> dict[Any, _Plan]:
     """Read the variable; a name that is not in the catalogue is an error, so a typo can not pass for a test."""
-    plans: dict[Failpoint, _Plan] = {}
+    plans: dict[Any, _Plan] = {}
     for entry in filter(None, text.split(";")):
         name, _, action = entry.partition("=")
         action, star, count = action.partition("*")
         action, _, skip = action.partition("@")
-        plans[Failpoint(name.strip())] = _Plan(action.strip(), int(skip or 0), int(count) if star else 1_000_000_000)
+        point = MaintenancePoint if name.strip() in tuple(MaintenancePoint) else Failpoint
+        plans[point(name.strip())] = _Plan(action.strip(), int(skip or 0), int(count) if star else 1_000_000_000)
     return plans
 
 
-_PLANS: dict[Failpoint, _Plan] = (
-    parse(os.environ.get(POINTS_VARIABLE, "")) if os.environ.get(ENABLE_VARIABLE) == "1" else {}
-)
+_PLANS: dict[Any, _Plan] = parse(os.environ.get(POINTS_VARIABLE, "")) if os.environ.get(ENABLE_VARIABLE) == "1" else {}

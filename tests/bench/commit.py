@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +165,9 @@ def single_rows(folder: Path, size: Size, progress: Progress) -> list[Verdict]:
 # -- many processes -----------------------------------------------------------------------------------
 
 
+SINGLE = "1 process"
+
+
 def rate(root: str, tables: list[str], each: int) -> float:
     """Let one process per table write single rows; return transactions per second over all."""
     running = [child(__file__, job="write", root=root, table=table, times=each) for table in tables]
@@ -184,26 +188,34 @@ def rate(root: str, tables: list[str], each: int) -> float:
 
 
 def throughput(folder: Path, size: Size, progress: Progress) -> list[Verdict]:
-    """Measure transactions per second of one process and of eight, in turns."""
+    """Measure transactions per second of one process and of eight, in turns.
+
+    Each rate of eight is compared with those of one right before and after, because the machine is not the same later.
+    """
     setups = {
-        "1 process": ["T0"],
+        SINGLE: ["T0"],
         f"{PROCESSES} processes, one table": ["T0"] * PROCESSES,
         f"{PROCESSES} processes, {PROCESSES} tables": [f"T{number}" for number in range(PROCESSES)],
     }
     rates: dict[str, list[float]] = {name: [] for name in setups}
-    task = progress.add_task("many processes", total=size.rounds * len(setups))
-    for number in range(size.rounds):
-        for name, tables in setups.items():
-            graph = og.init(folder / f"rate-{number}-{len(tables)}-{len(set(tables))}.omni", SCHEMA)
-            rates[name].append(rate(graph.root, tables, size.transactions // len(tables)))
-            progress.advance(task)
-    medians = {name: statistics.median(found) for name, found in rates.items()}
+    order = [*list(setups) * size.rounds, SINGLE]
+    task = progress.add_task("many processes", total=len(order))
+    for number, name in enumerate(order):
+        tables = setups[name]
+        graph = og.init(folder / f"rate-{number}.omni", SCHEMA)
+        rates[name].append(rate(graph.root, tables, size.transactions // len(tables)))
+        progress.advance(task)
     for name, found in rates.items():
-        console.print(f"{name}: {medians[name]:.1f} transactions/s ({', '.join(f'{r:.1f}' for r in found)})")
-    single = medians.pop("1 process")
+        console.print(f"{name}: {statistics.median(found):.1f} transactions/s ({', '.join(f'{r:.1f}' for r in found)})")
+    singles = [statistics.mean(two) for two in pairwise(rates.pop(SINGLE))]
     return [
-        Verdict(what=f"transactions/s, {name} ÷ 1 process", value=value / single, limit=1, least=True)
-        for name, value in medians.items()
+        Verdict(
+            what=f"transactions/s, {name} ÷ {SINGLE}",
+            value=statistics.median(many / one for many, one in zip(found, singles, strict=True)),
+            limit=1,
+            least=True,
+        )
+        for name, found in rates.items()
     ]
 
 

@@ -3,7 +3,7 @@
 Everything is measured in one run, in turns, and printed as ratios, because times on a shared machine mean little by
 themselves. Large work runs in processes of their own, so that peak memory is theirs alone. Beside them stands what one
 would do without files to compare: a full outer join of all rows in Parquet, by DuckDB with as much memory and as many
-threads as our own engine has.
+threads as our own engine has, and by Spark in the session that our own jobs run in.
 """
 
 import argparse
@@ -21,12 +21,17 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyspark
+from pyspark.sql import SparkSession
 from rich.progress import Progress
 from tests.bench.kit import Verdict, answer, be_a_child, child, console, report, timed
+from tests.bench.spark import session
 
 import omnigraph as og
 from omnigraph.engine.graph import Graph
 from omnigraph.storage.embedded import MEMORY_BYTES
+from pyspark_omnigraph import SparkGraph
+from pyspark_omnigraph.graph import JOB_ROWS_MIN
 
 SCHEMA = "node Person { name: String @key  age: I32?  note: String? }"
 ROWS_PER_BATCH = 100_000
@@ -35,12 +40,12 @@ SCATTER = 7_919  # a prime that divides none of the sizes: multiples of it lie a
 BASE, FORWARD, OURS, THEIRS, APART = "base", "forward", "ours", "theirs", "apart"
 
 TWO = """
-SELECT count(*) FROM read_parquet($old) o FULL OUTER JOIN read_parquet($new) n ON o.id = n.id
+SELECT count(*) FROM {old} o FULL OUTER JOIN {new} n ON o.id = n.id
 WHERE o.id IS NULL OR n.id IS NULL OR (o.age, o.note) IS DISTINCT FROM (n.age, n.note)
 """
 THREE = """
-SELECT count(*) FROM read_parquet($base) b FULL OUTER JOIN read_parquet($ours) o ON b.id = o.id
-FULL OUTER JOIN read_parquet($theirs) t ON coalesce(b.id, o.id) = t.id
+SELECT count(*) FROM {base} b FULL OUTER JOIN {ours} o ON b.id = o.id
+FULL OUTER JOIN {theirs} t ON coalesce(b.id, o.id) = t.id
 WHERE (o.age, o.note) IS DISTINCT FROM (t.age, t.note)
   AND (b.age, b.note) IS DISTINCT FROM (o.age, o.note) AND (b.age, b.note) IS DISTINCT FROM (t.age, t.note)
 """
@@ -137,7 +142,8 @@ def prepare(order: dict[str, Any]) -> Callable[[], int]:
 def joined(files: dict[str, str]) -> int:
     """Join all rows of two or three files."""
     connection = duckdb.connect(config={"memory_limit": f"{MEMORY_BYTES}B", "threads": 2})
-    (found,) = connection.execute(TWO if len(files) == 2 else THREE, files).fetchall()[0]
+    query = (TWO if len(files) == 2 else THREE).format(**{name: f"read_parquet(${name})" for name in files})
+    (found,) = connection.execute(query, files).fetchall()[0]
     return int(found)
 
 
@@ -186,13 +192,19 @@ def one_row(graphs: dict[int, Graph], size: Size, progress: Progress) -> list[Ve
     return [Verdict(what=f"one row on each side, {size.rows[1]:,} ÷ {size.rows[0]:,} rows", value=many / few, limit=2)]
 
 
-def beside_joins(folder: Path, graph: Graph, size: Size, progress: Progress) -> list[Verdict]:
-    """Compare and merge a large table, beside joins of all its rows."""
+def in_parquet(folder: Path, graph: Graph) -> tuple[dict[str, str], dict[str, str]]:
+    """Write the branches that are joined into files, unless they are there; return the two and the three."""
     files = {name: folder / f"{name}.parquet" for name in (BASE, OURS, THEIRS, APART)}
     for name, file in files.items():
-        to_parquet(graph, name, file)
-    two = {"old": str(files[BASE]), "new": str(files[APART])}
+        if not file.exists():
+            to_parquet(graph, name, file)
     three = {name: str(files[name]) for name in (BASE, OURS, THEIRS)}
+    return {"old": str(files[BASE]), "new": str(files[APART])}, three
+
+
+def beside_joins(folder: Path, graph: Graph, size: Size, progress: Progress) -> list[Verdict]:
+    """Compare and merge a large table, beside joins of all its rows."""
+    two, three = in_parquet(folder, graph)
     orders: dict[str, dict[str, Any]] = {
         "join of two": {"job": "join", "files": two},
         "diff": {"job": "diff"},
@@ -226,6 +238,65 @@ def beside_joins(folder: Path, graph: Graph, size: Size, progress: Progress) -> 
     ]
 
 
+def beside_spark(folder: Path, graph: Graph, size: Size, progress: Progress) -> list[Verdict]:
+    """Compare and merge a large table in one Spark session, beside Spark's own joins of all its rows."""
+    two, three = in_parquet(folder, graph)
+    spark = session(folder)
+    handles = {"": SparkGraph(spark, graph)}
+    spark.conf.set(JOB_ROWS_MIN, "0")
+    handles[" by jobs"] = SparkGraph(spark, graph)
+    acts: dict[str, Callable[[], int]] = {"join of two": lambda: joined_by(spark, TWO, two)}
+    for how, handle in handles.items():
+        acts |= {f"diff{how}": lambda handle=handle: handle.diff(BASE, APART).tables["node:Person"].rows}  # type: ignore[misc]
+    acts["join of three"] = lambda: joined_by(spark, THREE, three)
+    for how, handle in handles.items():
+        acts |= {f"merge, dry run{how}": lambda handle=handle: counted(handle.merge(THEIRS, OURS, dry_run=True))}  # type: ignore[misc]
+    seconds: dict[str, list[float]] = {name: [] for name in acts}
+    found: dict[str, int] = {}
+    task = progress.add_task("beside Spark", total=size.rounds + 1)
+    for number in range(size.rounds + 1):
+        for name, act in acts.items():
+            took = timed(lambda name=name, act=act: found.update({name: act()}))  # type: ignore[misc]
+            seconds[name] += [took] if number else []  # the first round does not count: processes start in it
+        progress.advance(task)
+    merges = [whole_merge(handle, f"spark-{number}") for number, handle in enumerate(handles.values())]
+    spark.stop()
+    told = {name: statistics.median(each) for name, each in seconds.items()}
+    for name, each in seconds.items():
+        console.print(
+            f"Spark, {name}: {told[name]:.2f} s ({', '.join(f'{t:.2f}' for t in each)}), {found[name]:,} rows"
+        )
+    assert found["diff"] == found["diff by jobs"] == found["join of two"]
+    assert found["merge, dry run"] == found["merge, dry run by jobs"] == found["join of three"]
+    two_s, three_s = told["join of two"], told["join of three"]
+    return [
+        Verdict(what="SparkGraph.diff, 1 % apart ÷ Spark's full outer join", value=told["diff"] / two_s, limit=0.2),
+        Verdict(what="the same by jobs ÷ Spark's full outer join", value=told["diff by jobs"] / two_s),
+        Verdict(
+            what="SparkGraph.merge finds conflicts ÷ Spark's join of three",
+            value=told["merge, dry run"] / three_s,
+            limit=0.5,
+        ),
+        Verdict(what="the same by jobs ÷ Spark's join of three", value=told["merge, dry run by jobs"] / three_s),
+        *(
+            Verdict(what=f"the whole merge{how} ÷ Spark's join of three", value=took / three_s)
+            for how, took in zip(handles, merges, strict=True)
+        ),
+    ]
+
+
+def joined_by(spark: SparkSession, query: str, files: dict[str, str]) -> int:
+    """Join all rows of two or three files by Spark."""
+    rows: dict[str, Any] = {name: spark.read.parquet(file) for name, file in files.items()}
+    return int(spark.sql(query, **rows).collect()[0][0])
+
+
+def whole_merge(graph: SparkGraph, into: str) -> float:
+    """Return how long a merge takes that is settled and published."""
+    graph.branches.create(into, from_=OURS)
+    return timed(lambda: graph.merge(THEIRS, into, policy="theirs"))
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -243,11 +314,12 @@ def main() -> None:
             verdicts = forwards(graphs, size, progress)
             verdicts += one_row(graphs, size, progress)
             verdicts += beside_joins(folder, graphs[size.rows[1]], size, progress)
+            verdicts += beside_spark(folder, graphs[size.rows[1]], size, progress)
         shutil.rmtree(folder, ignore_errors=True)
     report(verdicts)
     console.print(
         f"samples {size.samples}, rounds {size.rounds}; "
-        f"joins by duckdb {duckdb.__version__}; pylance {lance.__version__}"
+        f"joins by duckdb {duckdb.__version__} and pyspark {pyspark.__version__}; pylance {lance.__version__}"
     )
 
 

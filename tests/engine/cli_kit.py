@@ -29,6 +29,7 @@ COMMIT_KEYS = {
     "operation",
     "message",
     "created_at",
+    "expired_at",
     "schema_hash",
     "metrics",
     "user_metadata",

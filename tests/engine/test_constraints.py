@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.engine.constraint_kit import CASES, Rows, edge, filled, person, plays_for
+from tests.engine.near_kit import Near
 
 import omnigraph as og
 from omnigraph.errors import (
@@ -18,19 +19,6 @@ from omnigraph.errors import (
 from omnigraph.rules import constraints, row_checks
 from omnigraph.storage.embedded import EmbeddedEngine
 from omnigraph.storage.relations import Relation, Values
-
-
-class Near(EmbeddedEngine):
-    """The engine of this process in the place of one that has machines: it is given whole columns, in parts."""
-
-    parallelism = 2
-    rows_min = 0
-
-    def takes(self, rows: int) -> bool:
-        return rows >= self.rows_min
-
-    def joins(self, rows: int) -> bool:
-        return self.takes(rows)
 
 
 @pytest.fixture(params=["looked up", "spread"])

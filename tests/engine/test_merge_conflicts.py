@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.engine.merge_kit import boss, knows, person
-from tests.engine.two_branches_kit import ages, delete, files, graph, upsert
+from tests.engine.merge_kit import knows, person
+from tests.engine.two_branches_kit import ages, clash, delete, files, graph, upsert
 
 import omnigraph as og
 from omnigraph.errors import MergeConflictsError
@@ -15,18 +15,6 @@ __all__ = ["graph"]  # a fixture
 
 
 # -- conflicts ------------------------------------------------------------------------------------------
-
-
-def clash(graph: og.Graph) -> None:
-    """Make every kind of conflict at once."""
-    upsert(graph, "review", person("Ann", age=90), person("Cid", age=80), person("New", age=1))
-    upsert(graph, "review", person("Uma", mail="u@x"))
-    delete(graph, "review", "Eve")
-    upsert(graph, "review", boss("b1", "Dan", "Ann"), type="Boss")
-    upsert(graph, "main", person("Ann", age=91), person("New", age=2), person("Udo", mail="u@x"))
-    delete(graph, "main", "Cid")
-    upsert(graph, "main", boss("b2", "Dan", "Ben"), type="Boss")
-    upsert(graph, "main", knows("k9", "Ann", "Eve"), type="Knows")
 
 
 def test_all_conflicts_of_all_tables_are_told_together(graph: og.Graph) -> None:

@@ -16,7 +16,7 @@ from omnigraph.engine.recovery import ROLLED_BACK, ROLLED_FORWARD
 from omnigraph.errors import ContentionError, MergeConflictsError, UnsupportedFormatError
 from omnigraph.failpoints import Failpoint, FailpointError
 from omnigraph.model.merges import Outcome
-from omnigraph.model.sidecar import SIDECAR_NUMBER, Sidecar
+from omnigraph.model.sidecar import MERGE_NUMBER, Sidecar
 from omnigraph.storage.layout import RECOVERY
 from omnigraph.testing.crash_writers import Arrival, planned
 
@@ -238,7 +238,7 @@ def test_the_promise_of_a_merge_is_refused_by_who_does_not_know_of_merges(
     diverged(graph, "review")
     raw = cut_off(graph).to_bytes()
     assert Sidecar.from_bytes(raw, "x").merge is not None
-    monkeypatch.setattr("omnigraph.model.sidecar.SIDECAR_NUMBER", SIDECAR_NUMBER - 1)
+    monkeypatch.setattr("omnigraph.model.sidecar.SIDECAR_NUMBER", MERGE_NUMBER - 1)
     with pytest.raises(UnsupportedFormatError, match="upgrade"):
         Sidecar.from_bytes(raw, "x")
 

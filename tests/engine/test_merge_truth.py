@@ -1,112 +1,38 @@
-"""The truth table of merges: every operation on the source beside every one on the target, against a naive merge.
+"""The truth table of merges, run in this process: by its engine, and by what machines elsewhere are given.
 
-`=` is already up to date, `FF` fast-forward, `M` merged; anything else is the conflict: DI divergent insert, DU
-divergent update, DD delete against update, OE orphan edge, UV unique, CV cardinality.
+`truth_kit.py` has the table.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import pytest
-from tests.engine.merge_kit import SCHEMA, State, boss, content, expected, knows, merged, person
+from tests.engine.merge_kit import merged, person
+from tests.engine.near_kit import Near
+from tests.engine.truth_kit import (
+    EACH_END,
+    OPERATIONS,
+    PAIRS,
+    SETTLED,
+    branch_of,
+    check_pair,
+    check_policy,
+    parsed,
+    truth_graph,
+)
 
 import omnigraph as og
-
-Act: TypeAlias = Callable[[og.Graph, str, int], None]
-SHORT = {
-    "DivergentInsert": "DI",
-    "DivergentUpdate": "DU",
-    "DeleteVsUpdate": "DD",
-    "OrphanEdge": "OE",
-    "UniqueViolation": "UV",
-    "CardinalityViolation": "CV",
-    "AlreadyUpToDate": "=",
-    "FastForward": "FF",
-    "Merged": "M",
-}
-
-
-def upsert(graph: og.Graph, branch: str, type: str, *rows: dict[str, Any]) -> None:
-    with graph.transaction(branch) as tx:
-        tx.upsert(type, list(rows))
-
-
-def delete(graph: og.Graph, branch: str, type: str, id: str) -> None:
-    with graph.transaction(branch) as tx:
-        tx.delete(type, ids=[id])
-
-
-def re_add(graph: og.Graph, branch: str, side: int) -> None:
-    delete(graph, branch, "Person", "Dan")
-    upsert(graph, branch, "Person", person("Dan", age=99 - side))
-
-
-def re_add_same(graph: og.Graph, branch: str, side: int) -> None:
-    delete(graph, branch, "Person", "Dan")
-    upsert(graph, branch, "Person", person("Dan", age=40))
-
-
-# Each does something to a branch; the last argument is 0 on the source and 1 on the target.
-OPERATIONS: dict[str, Act] = {
-    "noop": lambda graph, branch, side: None,
-    "add": lambda g, b, side: upsert(g, b, "Person", person("Eve", age=50 + side)),
-    "add same": lambda g, b, side: upsert(g, b, "Person", person("Fay", age=50)),
-    "remove": lambda g, b, side: delete(g, b, "Person", "Alice"),
-    "update": lambda g, b, side: upsert(g, b, "Person", person("Alice", age=31 + side, city="Ulm")),
-    "update same": lambda g, b, side: upsert(g, b, "Person", person("Alice", age=77, city="Ulm")),
-    "update other": lambda g, b, side: upsert(g, b, "Person", person("Alice", age=30, city=f"Bonn{side}")),
-    "move edge": lambda g, b, side: upsert(g, b, "Knows", knows("k1", "Bob", ("Dan", "Alice")[side], 2000)),
-    "remove edge": lambda g, b, side: delete(g, b, "Knows", "k1"),
-    "re-add": re_add,
-    "re-add same": re_add_same,
-    "edge to Alice": lambda g, b, side: upsert(g, b, "Knows", knows(f"k2{side}", "Dan", "Alice")),
-    "unique": lambda g, b, side: upsert(g, b, "Person", person(f"Uma{side}", mail="u@x")),
-    "cardinality": lambda g, b, side: upsert(g, b, "Boss", boss(f"b{side}", "Dan", "Bob")),
-}
-
-# Columns are the operations on the target, in the order of the rows.
-TABLE = """
-noop          | =  | =  | =  | =  | =  | =  | =  | =  | =  | =  | =  | =  | =  | =
-add           | FF | DI | M  | M  | M  | M  | M  | M  | M  | M  | M  | M  | M  | M
-add same      | FF | M  | M  | M  | M  | M  | M  | M  | M  | M  | M  | M  | M  | M
-remove        | FF | M  | M  | M  | DD | DD | DD | OE | M  | M  | M  | OE | M  | M
-update        | FF | M  | M  | DD | DU | DU | DU | M  | M  | M  | M  | M  | M  | M
-update same   | FF | M  | M  | DD | DU | M  | DU | M  | M  | M  | M  | M  | M  | M
-update other  | FF | M  | M  | DD | DU | DU | DU | M  | M  | M  | M  | M  | M  | M
-move edge     | FF | M  | M  | M  | M  | M  | M  | DU | DD | M  | M  | M  | M  | M
-remove edge   | FF | M  | M  | M  | M  | M  | M  | DD | M  | M  | M  | M  | M  | M
-re-add        | FF | M  | M  | M  | M  | M  | M  | M  | M  | DU | M  | M  | M  | M
-re-add same   | FF | M  | M  | M  | M  | M  | M  | M  | M  | M  | M  | M  | M  | M
-edge to Alice | FF | M  | M  | OE | M  | M  | M  | M  | M  | M  | M  | M  | M  | M
-unique        | FF | M  | M  | M  | M  | M  | M  | M  | M  | M  | M  | M  | UV | M
-cardinality   | FF | M  | M  | M  | M  | M  | M  | M  | M  | M  | M  | M  | M  | CV
-"""
-
-
-def parsed() -> dict[tuple[str, str], str]:
-    lines = [[cell.strip() for cell in line.split("|")] for line in TABLE.strip().splitlines()]
-    names = [line[0] for line in lines]
-    return {(row[0], name): cell for row in lines for name, cell in zip(names, row[1:], strict=True)}
 
 
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory: pytest.TempPathFactory) -> og.Graph:
-    """A graph with a branch for each operation on either side."""
-    graph = og.init(tmp_path_factory.mktemp("truth") / "g", SCHEMA)
-    with graph.transaction() as tx:
-        people = [person("Alice", age=30, city="Ulm"), person("Bob"), person("Carol"), person("Dan", age=40)]
-        tx.append("Person", people)
-        tx.append("Knows", [knows("k1", "Bob", "Carol", 2000)])
-    for name, act in OPERATIONS.items():
-        for side in (0, 1):
-            graph.branches.create(branch_of(name, side))
-            act(graph, branch_of(name, side), side)
-    return graph
+    return truth_graph(tmp_path_factory.mktemp("truth"))
 
 
-def branch_of(operation: str, side: int) -> str:
-    return f"{('source', 'target')[side]}/{operation.replace(' ', '-')}"
+@pytest.fixture(scope="module")
+def spread(tmp_path_factory: pytest.TempPathFactory) -> Iterator[og.Graph]:
+    with Near() as engine:
+        yield truth_graph(tmp_path_factory.mktemp("spread")).with_engine(engine)
 
 
 def test_the_table_names_every_operation_on_both_sides() -> None:
@@ -119,35 +45,30 @@ def test_the_table_names_every_operation_on_both_sides() -> None:
 def test_every_pair_of_operations_ends_as_the_table_and_a_naive_merge_say(
     graph: og.Graph, source: str, target: str
 ) -> None:
-    theirs, into = branch_of(source, 0), f"pair/{source}/{target}".replace(" ", "-")
-    graph.branches.create(into, from_=branch_of(target, 1))
-    before = graph.snapshot(into)
-    base: State = content(graph)
-    ours = content(graph, into)
-    after, in_the_way = expected(base, ours, content(graph, theirs))
-    outcome, conflicts = merged(graph, theirs, into)
-    assert conflicts == in_the_way
-    kinds = {SHORT[kind] for _, _, kind in conflicts} or {SHORT[outcome]}
-    assert kinds == {parsed()[source, target]}
-    if conflicts:
-        assert graph.snapshot(into).commit == before.commit
-        assert content(graph, into) == ours
-    else:
-        assert content(graph, into) == after
+    check_pair(graph, source, target)
+
+
+def test_there_is_a_pair_for_every_way_a_merge_can_end() -> None:
+    assert {parsed()[pair] for pair in EACH_END} == set(parsed().values())
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_the_table_holds_for_what_machines_elsewhere_are_given(spread: og.Graph, source: str, target: str) -> None:
+    check_pair(spread, source, target)
+
+
+@pytest.mark.parametrize(("source", "target", "policy"), SETTLED)
+def test_policies_hold_for_what_machines_elsewhere_are_given(
+    spread: og.Graph, source: str, target: str, policy: str
+) -> None:
+    check_policy(spread, source, target, policy)
 
 
 @pytest.mark.parametrize("policy", ["ours", "theirs", "cell"])
 @pytest.mark.parametrize("source", ["add", "remove", "update", "update same", "update other", "move edge", "re-add"])
 def test_policies_settle_what_a_naive_merge_settles_with_them(graph: og.Graph, source: str, policy: str) -> None:
-    theirs = branch_of(source, 0)
     for target in ("add", "remove", "update", "update same", "update other", "remove edge", "re-add"):
-        into = f"{policy}/{source}/{target}".replace(" ", "-")
-        graph.branches.create(into, from_=branch_of(target, 1))
-        ours = content(graph, into)
-        after, in_the_way = expected(content(graph), ours, content(graph, theirs), policy)
-        _, conflicts = merged(graph, theirs, into, policy)
-        assert conflicts == in_the_way, (target, policy)
-        assert content(graph, into) == (ours if conflicts else after), (target, policy)
+        check_policy(graph, source, target, policy)
 
 
 def test_what_a_cell_policy_merges_has_the_change_of_both_sides(graph: og.Graph) -> None:

@@ -232,6 +232,29 @@ def jobs(here: Here) -> None:
     assert graph.snapshot().count("Knows") == 1
 
 
+def merges(here: Here) -> None:
+    """`SparkGraph`: differences and merges by jobs, conflicts as a DataFrame."""
+    from pyspark_omnigraph import SparkGraph
+
+    plain = here.graph(*PEOPLE)
+    plain.branches.create("review")
+    for branch, rows in (("review", [("Ann", 42), ("Eve", 3)]), ("main", [("Bob", 18)])):
+        with plain.transaction(branch) as tx:
+            tx.upsert("Person", [{"name": name, "age": age} for name, age in rows])
+    here.spark.conf.set("spark.omnigraph.jobRowsMin", "0")  # one row is large
+    try:
+        graph = SparkGraph(here.spark, plain)
+    finally:
+        here.spark.conf.unset("spark.omnigraph.jobRowsMin")
+    diff = graph.diff("main@2", "review")
+    assert {row["id"]: row["after"]["age"] for row in diff.rows("Person").collect()} == {"Ann": 42, "Eve": 3}
+    assert sorted(row["change"] for row in diff.rows().collect()) == ["insert", "update"]
+    assert graph.merge("review", dry_run=True).tables["node:Person"].rows_inserted == 1
+    assert graph.conflicts("review").count() == 0
+    graph.merge("review")
+    assert ages(plain) == {"Ann": 42, "Bob": 18, "Cyd": None, "Dan": 65, "Eve": 3}
+
+
 def defaults(here: Here) -> None:
     """`SparkGraph`: defaults in the session's settings."""
     from pyspark_omnigraph import SparkGraph
@@ -307,6 +330,7 @@ PATHS: Sequence[Callable[[Here], None]] = (
     tables,
     own_errors,
     jobs,
+    merges,
     defaults,
     descriptions,
     views,

@@ -3,7 +3,16 @@
 import pytest
 
 from omnigraph.errors import InvalidOptionError
-from pyspark_omnigraph.options import EVERY, NOT_YET, ReadOptions, WriteOptions, session_defaults
+from pyspark_omnigraph.options import (
+    EVERY,
+    NOT_YET,
+    FeedOptions,
+    ReadOptions,
+    WriteOptions,
+    is_feed,
+    is_for_reading,
+    session_defaults,
+)
 
 HERE = {"path": "g", "type": "Person"}
 
@@ -94,7 +103,7 @@ def test_the_operation_follows_the_mode_unless_it_is_given(
         ({"branch": " "}, "is empty"),
         ({"table": "node:Person"}, "name one node or edge type"),
         ({"actor": "me"}, "is for writing only"),
-        ({"readChangeFeed": "true"}, "is not there yet"),
+        ({"startingVersion": "1"}, "is for change feeds, with readChangeFeed, only"),
     ],
 )
 def test_what_can_not_be_read_is_refused_and_named(said: dict[str, str], says: str) -> None:
@@ -143,3 +152,62 @@ def test_a_sessions_defaults_are_those_that_are_configured() -> None:
 
 def test_what_is_not_there_yet_is_known_by_name() -> None:
     assert set(NOT_YET) < set(EVERY)
+
+
+# -- change feeds and streams -------------------------------------------------------------------------------
+
+
+def test_every_feed_option_becomes_a_typed_value_and_a_type_may_be_left_out() -> None:
+    said = {
+        "path": "g",
+        "READCHANGEFEED": "True",
+        "branch": "review",
+        "startingversion": "3",
+        "endingTimestamp": "2026-11-01",
+        "netChanges": "true",
+        "maxCommitsPerTrigger": "5",
+    }
+    assert is_feed(said)
+    assert FeedOptions.parse(said) == FeedOptions(
+        path="g",
+        branch="review",
+        starting_version=3,
+        ending_timestamp="2026-11-01",
+        is_net=True,
+        commits_per_trigger=5,
+    )
+    latest = FeedOptions.parse({"path": "g", "readChangeFeed": "true", "startingVersion": "Latest"})
+    assert (latest.is_from_latest, latest.starting_version, latest.type) == (True, None, None)
+    assert not is_feed(HERE | {"readChangeFeed": "false"})
+    assert ReadOptions.parse(HERE | {"readChangeFeed": "false"}) == ReadOptions.parse(HERE)
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        ({"readChangeFeed": "yes"}, "write true or false"),
+        ({"readChangeFeed": "true", "startingVersion": "0"}, "a whole number from 1"),
+        ({"readChangeFeed": "true", "endingVersion": "latest"}, "a whole number from 1"),
+        ({"readChangeFeed": "true", "endingVersion": "3", "endingTimestamp": "2026-11-01"}, "contradict"),
+        ({"readChangeFeed": "true", "versionAsOf": "3"}, "is for reading tables and for writing only"),
+        ({"readChangeFeed": "true", "maxCommitsPerTriger": "3"}, "did you mean 'maxCommitsPerTrigger'"),
+    ],
+)
+def test_a_feed_option_that_is_wrong_is_named(said: dict[str, str], problem: str) -> None:
+    with pytest.raises(InvalidOptionError, match=problem):
+        if is_feed(said):
+            FeedOptions.parse(HERE | said)
+
+
+def test_a_stream_that_writes_takes_what_spark_says_and_no_txn() -> None:
+    said = HERE | {"checkpointLocation": "c", "queryName": "q"}
+    assert WriteOptions.parse(said, overwrite=False, is_stream=True) == WriteOptions.parse(HERE, overwrite=False)
+    with pytest.raises(InvalidOptionError, match="is for streams that write only"):
+        WriteOptions.parse(said, overwrite=False)
+    with pytest.raises(InvalidOptionError, match="known by its own id"):
+        WriteOptions.parse(HERE | {"txnAppId": "a", "txnVersion": "1"}, overwrite=False, is_stream=True)
+    assert (is_for_reading(HERE), is_for_reading(said), is_for_reading(HERE | {"OPERATION": "upsert"})) == (
+        True,
+        False,
+        False,
+    )

@@ -1,4 +1,4 @@
-"""The relational engine in this process: right answers, out of core, shut off from everything else, and cleaned up."""
+"""The relational engine in this process: right answers, out of core, and cleaned up."""
 
 import datetime as dt
 import gc
@@ -13,35 +13,16 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.storage.engine_kit import answer, engine, scratch, streamed
 
 from omnigraph.errors import OmnigraphError, StorageError
-from omnigraph.storage.embedded import MEMORY_BYTES_MIN, EmbeddedEngine, quoted
-from omnigraph.storage.relations import Relation
+from omnigraph.storage.embedded import EmbeddedEngine
+from omnigraph.storage.relations import Found, Made
 
 NAN = float("nan")
 UTC = dt.UTC
-SECRET = pa.table({"secret": ["never shown"]})  # a variable that no plan may see
 
-
-@pytest.fixture
-def scratch(tmp_path: Path) -> Path:
-    folder = tmp_path / "scratch"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
-def engine(scratch: Path) -> Iterator[EmbeddedEngine]:
-    with EmbeddedEngine(MEMORY_BYTES_MIN, str(scratch), threads=2) as opened:
-        yield opened
-
-
-def answer(engine: EmbeddedEngine, sql: str, relations: dict[str, Relation], values: Any = ()) -> list[Any]:
-    return [tuple(row.values()) for row in engine.run(sql, relations, values).read_all().to_pylist()]
-
-
-def streamed(table: pa.Table) -> Callable[[], pa.RecordBatchReader]:
-    return lambda: table.to_reader(max_chunksize=2)
+__all__ = ["engine", "scratch"]  # fixtures
 
 
 def opener(batches: Callable[[], Iterator[pa.RecordBatch]]) -> Callable[[], pa.RecordBatchReader]:
@@ -99,6 +80,27 @@ def test_a_relation_may_be_used_more_than_once(engine: EmbeddedEngine) -> None:
     sql = "SELECT id FROM t WHERE id IN (SELECT id FROM t GROUP BY id HAVING count(*) > 1)"
     assert answer(engine, sql, {"t": source}) == [("b",), ("b",)]
     assert len(opened) == 2, "once per use, and not once more for its columns"
+
+
+def test_rows_can_be_made_of_what_another_plan_finds(engine: EmbeddedEngine) -> None:
+    row = pa.struct([pa.field("n", pa.uint64()), pa.field("v", pa.list_(pa.float32(), 2))])
+    rows = pa.table({"id": ["a", "b", "c"], "row": pa.array([{"n": 2**64 - 1, "v": [1.0, 2.0]}, None, {}], row)})
+    seen: list[pa.RecordBatch] = []
+
+    def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            seen.append(batch)
+            yield pa.record_batch({"n": [batch.num_rows]})
+
+    made = Made(
+        rows=Found("SELECT row, id, 1 AS more FROM rows WHERE id <> 'c'", {"rows": rows}),
+        given=rows.schema,
+        make=count,
+        schema=pa.schema([("n", pa.int64())]),
+    )
+    assert answer(engine, "SELECT sum(n) FROM made", {"made": made}) == [(2,)]
+    assert [batch.schema for batch in seen] == [rows.schema], "by the names and in the types that were asked for"
+    assert seen[0].to_pylist() == rows.to_pylist()[:2]
 
 
 def test_a_relation_that_is_not_used_is_not_read(engine: EmbeddedEngine) -> None:
@@ -223,79 +225,6 @@ def test_rows_are_streamed_not_gathered(engine: EmbeddedEngine) -> None:
     reader = engine.run("SELECT x + 1 AS y FROM t", {"t": opener(batches)})
     reader.read_next_batch()
     assert len(made) < 1_000
-
-
-# -- shut off -----------------------------------------------------------------------------------------
-
-NASTY = ["'; DROP TABLE t; --", '"; drop', "$1", "${x}", "\\'", "a\0b", "' OR 1=1 --", "💥", "read_csv('/etc/passwd')"]
-
-
-@pytest.mark.parametrize("text", NASTY)
-def test_values_and_contents_are_only_data(engine: EmbeddedEngine, text: str) -> None:
-    rows = streamed(pa.table({"id": [text, "other"]}))
-    assert answer(engine, "SELECT id FROM t WHERE id = $wanted", {"t": rows}, {"wanted": text}) == [(text,)]
-    assert answer(engine, "SELECT id FROM t WHERE id = $1", {"t": rows}, [text]) == [(text,)]
-    assert answer(engine, "SELECT count(*) AS n FROM t", {"t": rows}) == [(2,)]
-
-
-@pytest.mark.parametrize("name", [name for name in NASTY if "\0" not in name])
-def test_quoted_names_are_only_names(engine: EmbeddedEngine, name: str) -> None:
-    rows = pa.table({name: [1]})
-    assert answer(engine, f"SELECT {quoted(name)} FROM {quoted(name)}", {name: rows}) == [(1,)]
-
-
-@pytest.mark.parametrize("name", ["", "a\0b"])
-def test_names_that_can_not_be_quoted_are_refused(name: str) -> None:
-    with pytest.raises(OmnigraphError, match="can not be the name"):
-        quoted(name)
-
-
-def test_no_variable_of_python_is_a_relation(engine: EmbeddedEngine) -> None:
-    local = SECRET
-    for name in ("local", "SECRET", "engine", "relations", "streams"):
-        with pytest.raises(OmnigraphError, match="does not exist"):
-            engine.run(f"SELECT * FROM {name}", {})
-    assert local.num_rows == 1
-
-
-READERS = ["", "read_csv", "read_text", "read_blob", "read_json", "read_parquet", "glob", "sniff_csv"]
-
-
-@pytest.mark.parametrize("function", READERS)
-@pytest.mark.parametrize("place", ["{folder}/secret.csv", "{folder}/*", "http://127.0.0.1:1/x.csv", "s3://bucket/x"])
-def test_no_file_and_no_address_can_be_read(engine: EmbeddedEngine, tmp_path: Path, function: str, place: str) -> None:
-    (tmp_path / "secret.csv").write_text("a\nnever shown\n")
-    target = "'" + place.format(folder=tmp_path) + "'"
-    with pytest.raises(OmnigraphError, match=r"disabled by configuration|does not exist") as caught:
-        engine.run("SELECT * FROM " + (f"{function}({target})" if function else target), {}).read_all()
-    assert "never shown" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "COPY (SELECT 1) TO '{path}'",
-        "ATTACH '{path}'",
-        "INSTALL httpfs",
-        "LOAD httpfs",
-        "SET threads = 9",
-        "SET lock_configuration = false",
-        "RESET memory_limit",
-        "PRAGMA database_list",
-        "CREATE TABLE x AS SELECT 1",
-        "CREATE SECRET (TYPE s3)",
-        "EXPORT DATABASE '{path}'",
-        "CALL enable_logging()",
-        "SELECT 1; SELECT 2",
-        "SELECT 1; SET threads = 9",
-        "",
-        "-- nothing",
-    ],
-)
-def test_only_one_query_that_reads_is_taken(engine: EmbeddedEngine, tmp_path: Path, sql: str) -> None:
-    with pytest.raises(OmnigraphError, match="exactly one query that reads"):
-        engine.run(sql.format(path=tmp_path / "out"), {})
-    assert not (tmp_path / "out").exists()
 
 
 # -- errors -------------------------------------------------------------------------------------------

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from omnigraph.errors import CorruptGraphError, OmnigraphError, UnsupportedFormatError
 from omnigraph.ids import CommitId, Incarnation, Sources, TableId
+from omnigraph.model.manifest import SchemaRow
 from omnigraph.model.merge_promise import Adoption, MergePromise
+from omnigraph.model.schema_promise import SchemaPromise
 from omnigraph.model.sidecar import SIDECAR_BYTES_MAX, SIDECAR_NUMBER, Owner, Sidecar, TablePromise
 from omnigraph.model.staged import (
     Deletion,
@@ -21,6 +23,7 @@ from omnigraph.model.staged import (
     StagedAppend,
     StagedDelete,
     StagedOverwrite,
+    StagedReshape,
     StagedUpsert,
 )
 from omnigraph.model.tables import Pin, TableKey, TableKind
@@ -40,6 +43,7 @@ staged = st.one_of(
     st.builds(StagedAppend, **written),
     st.builds(StagedOverwrite, **written),
     st.builds(StagedDelete, base_version=versions, deletions=deletions, files=several),
+    st.builds(StagedReshape, base_version=versions, schema=several, is_rewrite=st.booleans(), **written),
     st.builds(
         StagedUpsert,
         base_version=versions,
@@ -75,6 +79,13 @@ merges = st.builds(
     schema_hash=texts,
     adopted=st.lists(adoptions, max_size=3).map(tuple),
 )
+schemas = st.builds(
+    SchemaPromise,
+    schema=st.builds(SchemaRow, hash=texts, source=texts, catalog=texts),
+    is_stored=st.booleans(),
+    added=st.lists(st.tuples(ulids.map(TableId), keys), max_size=3).map(tuple),
+    dropped=st.lists(ulids.map(TableId), max_size=3).map(tuple),
+)
 sidecars = st.builds(
     Sidecar,
     operation=ulids,
@@ -92,6 +103,7 @@ sidecars = st.builds(
     owner=st.builds(Owner, host=texts, process=counts),
     tables=st.lists(promises, max_size=3).map(tuple),
     merge=st.none() | merges,
+    schema=st.none() | schemas,
 )
 
 
@@ -156,8 +168,11 @@ def a_merge() -> Sidecar:
 def test_only_a_merge_has_the_form_that_names_one() -> None:
     plain, merge = (json.loads(each.to_bytes()) for each in (example(), a_merge()))
     assert (plain["sidecar"], "merge" in plain) == (1, False)
-    assert (merge["sidecar"], merge["merge"]["adopted"][0]["key"]) == (SIDECAR_NUMBER, "node:Person")
-    for body, number in ((plain, SIDECAR_NUMBER), (merge, 1)):
+    assert (merge["sidecar"], merge["merge"]["adopted"][0]["key"]) == (2, "node:Person")
+    change = SchemaPromise(schema=SchemaRow(hash="h", source="s", catalog="c"), dropped=(TableId(MINT()),))
+    schema = json.loads(replace(example(), schema=change).to_bytes())
+    assert (schema["sidecar"], schema["schema_change"]["hash"]) == (SIDECAR_NUMBER, "h")
+    for body, number in ((plain, 2), (plain, SIDECAR_NUMBER), (merge, 1), (merge, SIDECAR_NUMBER), (schema, 1)):
         with pytest.raises(CorruptGraphError, match="is not a sidecar"):
             Sidecar.from_bytes(json.dumps({**body, "sidecar": number}).encode(), NAME)
 

@@ -25,7 +25,7 @@ app = typer.Typer(
 branch_app = typer.Typer(help="Create, list, delete and rename branches.", no_args_is_help=True)
 tag_app = typer.Typer(help="Create, list and delete tags.", no_args_is_help=True)
 commit_app = typer.Typer(help="Look at history.", no_args_is_help=True)
-schema_app = typer.Typer(help="Look at the schema.", no_args_is_help=True)
+schema_app = typer.Typer(help="Look at the schema, and change it.", no_args_is_help=True)
 app.add_typer(branch_app, name="branch")
 app.add_typer(tag_app, name="tag")
 app.add_typer(commit_app, name="commit")
@@ -293,6 +293,9 @@ def _facts(commit: Commit) -> list[tuple[str, Any]]:
     return [(name, value) for name, value in facts.items() if value not in (None, {}, [])]
 
 
+from omnigraph.cli import changes as _changes  # noqa: E402, F401  (its commands need what is defined above)
 from omnigraph.cli import files as _files  # noqa: E402, F401  (its commands need what is defined above)
+from omnigraph.cli import maintenance as _maintenance  # noqa: E402, F401  (the same)
 from omnigraph.cli import merges as _merges  # noqa: E402, F401  (the same)
 from omnigraph.cli import mutate as _mutate  # noqa: E402, F401  (the same)
+from omnigraph.cli import schemas as _schemas  # noqa: E402, F401  (the same)

@@ -21,6 +21,11 @@ def commit_of(manifest: Manifest, reading: Reading, commit: CommitId) -> Commit:
     return row.commit
 
 
+def unexpired(manifest: Manifest, commit: CommitId) -> Callable[[Reading], None]:
+    """Return a check that a commit still has what it held."""
+    return lambda reading: commit_of(manifest, reading, commit).refuse_expired()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddCommit:
     """Put one commit on a branch."""
@@ -44,6 +49,9 @@ class AddCommit:
 
     def propose(self, reading: Reading) -> tuple[ManifestState, Commit]:
         """Append the commit if all it depends on still holds."""
+        for source in (*self.draft.extra_parents, *self.draft.copied_from):
+            # What a cleanup has taken from its commit may be gone by the time this is visible.
+            commit_of(self.manifest, reading, source).refuse_expired()
         branch = refs.branch_held(reading.state, self.draft.branch, self.draft.incarnation)
         return self.propose_on(reading.state, commit_of(self.manifest, reading, branch.head))
 
@@ -160,6 +168,8 @@ class CreateBranch:
     point: ForkPoint
     parent: str | None
     stamp: Stamp
+    check: Callable[[Reading], None] = lambda reading: None
+    """Raises if the commit it begins at can not be built upon in a state."""
     traceable: bool = True
 
     @property
@@ -173,6 +183,7 @@ class CreateBranch:
 
     def propose(self, reading: Reading) -> tuple[ManifestState, Branch]:
         """Add the row."""
+        self.check(reading)
         state = refs.create_branch(reading.state, self.name, self.incarnation, self.point, self.parent, self.stamp)
         return state, state.branches[self.name]
 
@@ -237,6 +248,8 @@ class CreateTag:
     name: str
     commit: CommitId
     stamp: Stamp
+    check: Callable[[Reading], None] = lambda reading: None
+    """Raises if the commit can not be named in a state."""
     traceable: bool = False
 
     @property
@@ -252,6 +265,7 @@ class CreateTag:
 
     def propose(self, reading: Reading) -> tuple[ManifestState, Tag]:
         """Add the row."""
+        self.check(reading)
         state = refs.create_tag(reading.state, self.name, self.commit, self.stamp)
         return state, state.tags[self.name]
 

@@ -84,6 +84,7 @@ class Company:
 def _goes_along(sidecar: Sidecar, ours: Sidecar) -> bool:
     same = (sidecar.incarnation, sidecar.schema_hash) == (ours.incarnation, ours.schema_hash)
     merges = sidecar.merge is not None or ours.merge is not None
+    merges = merges or sidecar.schema is not None or ours.schema is not None
     return same and not merges and all(promise.commutes for promise in sidecar.tables)
 
 

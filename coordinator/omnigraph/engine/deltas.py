@@ -25,8 +25,8 @@ ROW: Final = "#row"
 NO_IDS: Final = pa.table({"id": pa.array([], pa.string())})
 
 
-class Change(Protocol):
-    """What a write does to one table."""
+class Effect(Protocol):
+    """What a write does to one table, as far as it can be told without its rows."""
 
     @property
     def adds(self) -> bool:
@@ -43,6 +43,10 @@ class Change(Protocol):
     @property
     def size(self) -> int:
         """How many rows are added or replaced, at most."""
+
+
+class Change(Effect, Protocol):
+    """What a write does to one table."""
 
     def rows(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Stream columns of the rows that are added, in their new form."""
@@ -254,17 +258,22 @@ class Delta:
 
     def value_schema(self, columns: Sequence[str]) -> pa.Schema:
         """Return the types of id and value: a struct, if the value is of several columns."""
-        stored = arrow_schema(self.kind)
-        each = [pa.field(f"c{number}", stored.field(column).type) for number, column in enumerate(columns)]
-        return pa.schema(
-            [pa.field("id", pa.string()), pa.field("value", each[0].type if len(each) == 1 else pa.struct(each))]
-        )
+        return value_schema(self.kind, columns)
 
     def schema_of(self, named: Mapping[str, str]) -> pa.Schema:
         """Return the types of columns, by the names a plan has for them."""
         stored = arrow_schema(self.kind)
         types = {name: pa.int64() if column == ROW else stored.field(column).type for name, column in named.items()}
         return pa.schema([pa.field(name, kind) for name, kind in types.items()])
+
+
+def value_schema(kind: TableType, columns: Sequence[str]) -> pa.Schema:
+    """Return the types of id and value of a type's rows: a struct, if the value is of several columns."""
+    stored = arrow_schema(kind)
+    each = [pa.field(f"c{number}", stored.field(column).type) for number, column in enumerate(columns)]
+    return pa.schema(
+        [pa.field("id", pa.string()), pa.field("value", each[0].type if len(each) == 1 else pa.struct(each))]
+    )
 
 
 def renamed(batch: pa.RecordBatch, named: Mapping[str, str], schema: pa.Schema) -> pa.RecordBatch:

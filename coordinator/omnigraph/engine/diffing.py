@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from omnigraph.engine.diff_rows import shown, told
+from omnigraph.engine.engines import engine_for
 from omnigraph.engine.history import History
 from omnigraph.engine.integrity import ENGINE
 from omnigraph.engine.row_changes import RowChanges, TableAt
@@ -16,13 +18,11 @@ from omnigraph.ids import TableId
 from omnigraph.model.diffs import TableDiff
 from omnigraph.model.drawing import html_table
 from omnigraph.model.lineage import Commit
-from omnigraph.model.schema import ENDPOINT_COLUMNS, TableType
+from omnigraph.model.schema import TableType
 from omnigraph.model.tables import Pin
-from omnigraph.rules.row_changes import ComparedTable, changed_columns, changes_of, field_of
-from omnigraph.rules.values import Column, compute
-from omnigraph.storage.lance_diff import blobs_at
+from omnigraph.rules.row_changes import CHANGED
+from omnigraph.storage.relations import Made
 
-BLOB_ROWS_MAX: Final = 64  # blobs may be large, and a batch of them is read whole
 Point: TypeAlias = str | Commit | Snapshot
 """A branch, tag or commit id, a branch with a version (``main@12``), a commit or a snapshot."""
 
@@ -51,7 +51,8 @@ class Diff:
     @cached_property
     def tables(self) -> Mapping[str, TableDiff]:
         """The tables that differ, by their keys, with the number of rows that were inserted, updated and deleted."""
-        counted = {changes.table.key: changes.counted(ENGINE) for changes in self._changes.values()}
+        every = self._changes.values()
+        counted = {changes.table.key: changes.counted(engine_for(self._session, changes.rows)) for changes in every}
         return {key: table for key, table in counted.items() if not table.is_empty}
 
     @property
@@ -66,8 +67,16 @@ class Diff:
         insert, ``after`` for a delete.
         """
         changes = self._of(type)
-        schema = _rows_schema(changes.table)
-        return pa.RecordBatchReader.from_batches(schema, self._rows(changes, schema))
+        made = shown(changes)
+        return pa.RecordBatchReader.from_batches(made.schema, made.make(_found(changes)))
+
+    def shown(self, type: str) -> Made:
+        """Return the same as a relation, for an engine with machines of its own."""
+        return shown(self._of(type))
+
+    def told(self) -> tuple[Made, ...]:
+        """Return the rows of every type that may differ as relations of one form, images as JSON."""
+        return tuple(told(changes) for changes in self._changes.values() if not changes.is_empty)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values: both commits, and the counts of every table that differs."""
@@ -103,66 +112,10 @@ class Diff:
         except TypeNotFoundError:
             return self._changes[old.table_type(type).table_id]
 
-    def _rows(self, changes: RowChanges, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        if changes.is_empty:
-            return
-        has_blobs = any(column.is_blob for column in changes.table.columns)
-        for batch in ENGINE.run(changes.changed.sql, changes.changed.relations):
-            step = BLOB_ROWS_MAX if has_blobs else max(1, batch.num_rows)
-            for start in range(0, batch.num_rows, step):
-                yield self._shown(changes, batch.slice(start, step), schema)
 
-    def _shown(self, changes: RowChanges, rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-        table = changes.table
-        before = self._image(changes, rows, "old", changes.old.pin)
-        after = self._image(changes, rows, "new", changes.new.pin)
-        ends: list[Column] = []
-        if table.is_edge:
-            ends = [
-                compute.coalesce(field_of(rows.column("new"), number), field_of(rows.column("old"), number))
-                for number in range(len(ENDPOINT_COLUMNS))
-            ]
-        columns = [changes_of(rows), rows.column("id"), *ends, changed_columns(table, rows), before, after]
-        return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-    def _image(self, changes: RowChanges, rows: pa.RecordBatch, side: str, pin: Pin | None) -> Column:
-        """Return the rows of one side by the names of their columns, blobs as their bytes."""
-        structs, parts = rows.column(side), []
-        for number, column in enumerate(changes.table.columns):
-            part = field_of(structs, number)
-            if column.is_blob:
-                name = column.old_name if side == "old" else column.new_name
-                part = self._blobs(changes, name, rows.column(f"{side}_at"), pin)
-            parts.append(part)
-        return image(changes.table, parts, structs)
-
-    def _blobs(self, changes: RowChanges, name: str, at: Column, pin: Pin | None) -> Column:
-        if pin is None:
-            return pa.nulls(len(at), pa.large_binary())
-        return blobs_at(changes.uri, pin.lance_version, name, at, self._session.root.options)
-
-
-def image(table: ComparedTable, parts: list[Column], structs: Column) -> Column:
-    """Return columns as a struct of them by their names, null where there is no row."""
-    wanted: Any = _image_type(table)
-    fitted = [part.cast(field.type) for part, field in zip(parts, wanted, strict=True)]
-    if not fitted:
-        fitted, wanted = [pa.nulls(len(structs), pa.bool_())], [pa.field("c0", pa.bool_())]
-    return pa.StructArray.from_arrays(fitted, fields=list(wanted), mask=compute.is_null(structs))
-
-
-def _image_type(table: ComparedTable) -> pa.DataType:
-    types = [pa.large_binary() if column.is_blob else column.type for column in table.columns]
-    return pa.struct([pa.field(column.name, kind) for column, kind in zip(table.columns, types, strict=True)])
-
-
-def _rows_schema(table: ComparedTable) -> pa.Schema:
-    shown = _image_type(table) if table.columns else table.row_type
-    ends = [(name, pa.string()) for name in ENDPOINT_COLUMNS] if table.is_edge else []
-    changed = pa.list_(pa.string())
-    return pa.schema(
-        [("change", pa.string()), ("id", pa.string()), *ends, ("changed", changed), ("before", shown), ("after", shown)]
-    )
+def _found(changes: RowChanges) -> Iterator[pa.RecordBatch]:
+    if not changes.is_empty:
+        yield from ENGINE.run(CHANGED, changes.relations)
 
 
 def _pin(commit: Commit, table: TableId, kinds: Mapping[TableId, TableType]) -> Pin | None:

@@ -6,46 +6,41 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from omnigraph.engine import exporting, intake, loading, mutating
+from omnigraph.engine.announcing import Announcement
 from omnigraph.engine.changes import AddCommit
+from omnigraph.engine.cleaning import GRACE_DEFAULT, Cleaning
 from omnigraph.engine.diffing import Diff, Point, commit_at
+from omnigraph.engine.feed import Bound, Changes, changes_of
 from omnigraph.engine.history import History
 from omnigraph.engine.indexing import Indexing
+from omnigraph.engine.optimizing import Optimizing
 from omnigraph.engine.parts import Begun
 from omnigraph.engine.recovery import Recovered, Recovery
 from omnigraph.engine.refs import Branches, Tags
+from omnigraph.engine.schemas import Schema
 from omnigraph.engine.session import Session
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.transaction import Intent, Transaction
+from omnigraph.engine.verifying import Verifying
 from omnigraph.ids import CommitId
 from omnigraph.model.catalog import Catalog
+from omnigraph.model.cleanups import CleanupReport
 from omnigraph.model.indexes import IndexReport
-from omnigraph.model.lineage import MAIN, Commit
+from omnigraph.model.lineage import MAIN, Commit, Txn
 from omnigraph.model.manifest import SchemaRow
+from omnigraph.model.optimizing import OptimizeReport
 from omnigraph.model.targets import AtBranch, AtCommit
+from omnigraph.model.verifying import VerifyReport
+from omnigraph.rules.durations import duration
 from omnigraph.rules.refs import Draft, branch_named
-from omnigraph.rules.schema_print import print_schema
+from omnigraph.rules.retention import Policy
 from omnigraph.rules.targets import commit_id, read_target
+from omnigraph.rules.upkeep import check_fragment_rows
 from omnigraph.rules.who import check_actor, check_constraints, check_message, check_txn
 from omnigraph.storage.audit import AuditRow
 from omnigraph.storage.relations import ClusterEngine
 
 LOG_COMMITS_DEFAULT = 20
-
-
-class Schema:
-    """The schema of a graph's branches."""
-
-    def __init__(self, graph: "Graph") -> None:
-        self._graph = graph
-
-    def show(self, branch: str | None = None) -> str:
-        """Return a branch's schema as text, in the form omnigraph prints it."""
-        return print_schema(self._graph.snapshot(branch=branch).catalog)
-
-    def source(self, branch: str | None = None) -> str:
-        """Return the text that was accepted, comments and all."""
-        commit = self._graph.snapshot(branch=branch).commit
-        return self._graph.accepted_schema(commit).source
 
 
 class Graph:
@@ -63,7 +58,7 @@ class Graph:
         """What opening this handle finished or gave up for dead writers."""
         self.branches = Branches(session, self._history, self._recovery)
         self.tags = Tags(session, self._history)
-        self.schema = Schema(self)
+        self.schema = Schema(self, session, self._history, self._recovery.heal)
 
     def __repr__(self) -> str:
         mode = " read-only" if self.read_only else ""
@@ -120,11 +115,25 @@ class Graph:
         """Return the graph as one commit left it: of a branch, tag or commit, or of a branch at a version or time."""
         target = read_target(self.branch, branch=branch, tag=tag, commit=commit, version=version, timestamp=timestamp)
         found = self._history.resolve(target)
+        found.refuse_expired()
         return Snapshot(found, lambda: self.catalog(found), self._session.tables, self._session.root)
 
     def diff(self, old: Point, new: Point) -> Diff:
         """Return what became of rows from one commit to another: of branches, tags, commit ids or ``main@12``."""
         return Diff(self._session, self._history, commit_at(self._history, old), commit_at(self._history, new))
+
+    def changes(
+        self, branch: str | None = None, *, since: Bound | None = None, until: Bound | None = None, net: bool = False
+    ) -> Changes:
+        """Return what became of a branch's rows, commit by commit, after one version or moment and up to another.
+
+        With ``net`` only what the whole range amounts to is told, as if its last commit had done all of it.
+        """
+        return changes_of(self._session, self._history, self._bound(branch), since=since, until=until, net=net)
+
+    def last_txn(self, app: str) -> Txn | None:
+        """Return the last ``txn`` that an application landed, and its commit; None if it never landed one."""
+        return self._session.publisher.read().state.txns.get(app)
 
     def transaction(  # noqa: PLR0913  (what a write can be told is what its options are)
         self,
@@ -153,6 +162,18 @@ class Graph:
         )
         self._recovery.heal()
         return Transaction(self._session, self._history, intent, begun)
+
+    def announce(self, begun: Begun, types: Sequence[str]) -> Begun:
+        """Say that tasks elsewhere begin to stage rows of some types, so that no cleanup takes their files away.
+
+        Pass what it returns to the transaction that publishes them. An intent that nobody ends lasts seven days.
+        """
+        self._session.writable()
+        catalog = self.catalog(self.commit(begun.base))
+        announcement = Announcement(self._session, begun.base)
+        for name in types:
+            announcement.now(catalog.table_type(name).table_id)
+        return replace(begun, operation=announcement.operation)
 
     def mutate(  # noqa: PLR0913  (what a mutation can be told is what its options are)
         self,
@@ -256,6 +277,48 @@ class Graph:
         self._session.writable()
         return Indexing(self._session, self._history, check_actor(actor)).ensure(self._bound(branch), types)
 
+    def optimize(
+        self,
+        branch: str | None = None,
+        *,
+        types: Sequence[str] | None = None,
+        rows_per_fragment: int | None = None,
+        actor: str | None = None,
+    ) -> OptimizeReport:
+        """Make few large fragments of small ones and keep their indexes, as one commit; no row changes.
+
+        Afterwards plain Lance readers of the folders of `main`'s tables see what `main` is.
+        """
+        self._session.writable()
+        self._recovery.heal()
+        work = Optimizing(self._session, self._history, check_actor(actor))
+        return work.optimize(self._bound(branch), types, check_fragment_rows(rows_per_fragment))
+
+    def verify(self, *, deep: bool = False) -> VerifyReport:
+        """Look whether every version that a commit pins is there and whole; deep, read rows of branches and tags too.
+
+        Nothing is changed.
+        """
+        return Verifying(self._session, self._history).verify(deep=deep)
+
+    def cleanup(
+        self,
+        *,
+        keep: int | None = None,
+        older_than: str | timedelta | None = None,
+        grace: str | timedelta = GRACE_DEFAULT,
+        dry_run: bool = False,
+    ) -> CleanupReport:
+        """Let commits expire that are not among the newest ``keep`` of a branch and older than ``older_than``.
+
+        Then files go that nothing refers to and that are older than ``grace``; ``dry_run`` only says what would.
+        Whatever a branch, a tag, a promise or a write being staged can reach stays.
+        """
+        if not dry_run:
+            self._session.writable()
+        policy = Policy.of(keep, older_than)
+        return Cleaning(self._session, self._history).clean(policy, duration(grace, "grace"), dry_run=dry_run)
+
     def heal(self) -> list[Recovered]:
         """Finish or give up what dead writers promised; every write and every read-write open begins with this."""
         self._session.writable()
@@ -287,6 +350,7 @@ class Graph:
             schema_hash=wanted.schema_hash,
             pins=wanted.pins,
             replace_all_pins=True,
+            copied_from=(wanted.id,),
             message=message or f"restore to {wanted.branch}@{wanted.version} ({wanted.id})",
         )
         change = AddCommit(manifest=self._session.manifest, draft=draft, stamp=self._session.stamp())

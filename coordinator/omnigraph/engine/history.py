@@ -64,6 +64,8 @@ class History:
             found = self.looking(
                 lambda reading: self._manifest.schema(reading, commit.schema_hash), first=self._publisher.known
             )
+            if found is None:  # what is at hand may be older than the commit
+                found = self.looking(lambda reading: self._manifest.schema(reading, commit.schema_hash))
             if found is None:
                 raise CorruptGraphError(f"commit {commit.id} names schema {commit.schema_hash}, which is not stored")
             self._schemas[commit.schema_hash] = found

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from omnigraph.engine.deltas import NO_IDS, ROW, Change, Delta, StagedChange, in_one_piece
+from omnigraph.engine.deltas import NO_IDS, ROW, Change, Delta, Effect, StagedChange, in_one_piece
 from omnigraph.engine.portions import ROWS_TOGETHER_MAX, Portions, portions_needed
 from omnigraph.engine.session import Session
 from omnigraph.errors import ConstraintError
@@ -47,7 +47,7 @@ def refuse(violations: Sequence[Violation]) -> None:
         )
 
 
-def reads_of(catalog: Catalog, changes: Mapping[TableId, Change]) -> frozenset[TableId]:
+def reads_of(catalog: Catalog, changes: Mapping[TableId, Effect]) -> frozenset[TableId]:
     """Return the tables whose rows decide whether a write is allowed, those written excepted."""
     asked: set[TableId] = set()
     for rule in rules.compile_rules(catalog):
@@ -63,7 +63,7 @@ def staged_changes(session: Session, catalog: Catalog, promises: Iterable[TableP
     }
 
 
-def concerns(rule: Rule, changes: Mapping[TableId, Change]) -> bool:
+def concerns(rule: Rule, changes: Mapping[TableId, Effect]) -> bool:
     """Tell whether a write can break a rule."""
     own = changes.get(rule.kind.table_id)
     match rule:
@@ -104,7 +104,7 @@ class Integrity:
         self, session: Session, catalog: Catalog, changes: Mapping[TableId, Change], pins: Mapping[TableId, Pin]
     ) -> None:
         self._catalog = catalog
-        self._changes = changes
+        self._changes: Mapping[TableId, Effect] = changes
         self._deltas = {
             kind.table_id: Delta(session, kind, changes.get(kind.table_id), pins.get(kind.table_id))
             for kind in catalog.table_types

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from omnigraph.engine.ancestry import CommitGraph
 from omnigraph.engine.row_changes import RowChanges, TableAt
@@ -26,6 +27,13 @@ class BaseTable:
     def is_pin(self) -> bool:
         """Whether one pin says all."""
         return self.rows is None
+
+
+class BaseTables(Protocol):
+    """Says what every table was before both sides changed it."""
+
+    def table(self, kind: TableType) -> BaseTable:
+        """Return what a table was."""
 
 
 class Bases:

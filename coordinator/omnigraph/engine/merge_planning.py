@@ -1,12 +1,19 @@
 """What a merge would do: which tables are adopted, which rows come and go, and all that does not go together."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import cached_property
 
+from omnigraph.engine.deltas import uri_of
+from omnigraph.engine.engines import cluster_for
 from omnigraph.engine.integrity import Integrity
-from omnigraph.engine.merge_bases import Bases, BaseTable, since_base
+from omnigraph.engine.merge_bases import BaseTable, BaseTables, since_base
 from omnigraph.engine.row_changes import RowChanges, TableAt
 from omnigraph.engine.session import Session
+from omnigraph.engine.spread_integrity import SpreadIntegrity
+from omnigraph.engine.spread_three_way import SpreadThreeWay, broken_alone
+from omnigraph.engine.spreading import SpreadChange
 from omnigraph.engine.three_way import Adopted, ThreeWay
 from omnigraph.ids import TableId
 from omnigraph.model.catalog import Catalog
@@ -17,10 +24,20 @@ from omnigraph.model.tables import Pin
 from omnigraph.rules.constraints import Violation
 from omnigraph.rules.merging import constraint_conflicts, kind_of, row_conflict
 from omnigraph.rules.row_checks import RowChecks
-from omnigraph.rules.values import compute
+from omnigraph.storage.relations import ClusterEngine
 from omnigraph.storage.spool import Spool
+from omnigraph.storage.staging import Ticket
 
 CONFLICTS_SHOWN_MAX = 1_000
+
+
+class Aside(ExitStack):
+    """Where rows are set aside while a merge is worked out: a local file, or wherever an engine keeps them."""
+
+    @cached_property
+    def spool(self) -> Spool:
+        """The local file."""
+        return self.enter_context(Spool())
 
 
 @dataclass(slots=True)
@@ -28,11 +45,11 @@ class Plan:
     """What a merge would do to each table, by the identity of the table."""
 
     adopted: dict[TableId, Adopted] = field(default_factory=dict)
-    merged: dict[TableId, ThreeWay] = field(default_factory=dict)
+    merged: "dict[TableId, ThreeWay | SpreadThreeWay]" = field(default_factory=dict)
     violations: list[Violation] = field(default_factory=list)
 
     @property
-    def changes(self) -> "Mapping[TableId, Adopted | ThreeWay]":
+    def changes(self) -> "Mapping[TableId, Adopted | ThreeWay | SpreadThreeWay]":
         """What becomes of the tables of the target; none of those whose rows turned out to be right already."""
         return {**self.adopted, **{table: each for table, each in self.merged.items() if each.adds or each.loses}}
 
@@ -47,17 +64,19 @@ class Plan:
         """Count what does not go together, by table and kind."""
         counts: dict[str, dict[str, int]] = {}
         for each in self.merged.values():
-            for batch in each.conflicts():
-                for found in compute.value_counts(batch.column("verdict")).to_pylist():
-                    _count(counts, each.key, found["values"], found["counts"])
+            for kind, number in each.conflict_counts.items():
+                _count(counts, each.key, kind, number)
         for violation in self.violations:
             _count(counts, violation.table_key, str(kind_of(violation, catalog)), violation.count)
         return counts
 
-    def conflicts(self, catalog: Catalog) -> Iterator[Conflict]:
-        """Yield what does not go together: every row that both sides changed, and some for each broken constraint."""
+    def conflicts(self, catalog: Catalog, most: int | None = None) -> Iterator[Conflict]:
+        """Yield what does not go together: rows that both sides changed, and some for each broken constraint.
+
+        Those are all rows, or at most so many of each table.
+        """
         for each in self.merged.values():
-            for batch in each.conflicts():
+            for batch in each.conflicts(most):
                 yield from (row_conflict(each.table, row) for row in batch.to_pylist())
         for violation in self.violations:
             yield from constraint_conflicts(violation, catalog)
@@ -72,6 +91,16 @@ def _count(counts: dict[str, dict[str, int]], key: str, kind: str, number: int) 
     of_table[kind] = of_table.get(kind, 0) + number
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """One table to merge row by row: what the sides have, what to do where they clash, and who works it out."""
+
+    theirs: RowChanges
+    base: BaseTable
+    policy: Policy
+    cluster: ClusterEngine | None
+
+
 class Planner:
     """Works out one merge of one commit into another; writes nothing but a local file."""
 
@@ -81,7 +110,7 @@ class Planner:
         self._target = target
         self._source = source
 
-    def forward(self, spool: Spool) -> Plan:
+    def forward(self, aside: Aside) -> Plan:
         """Plan that the target becomes what the source is."""
         plan = Plan()
         for kind in self._catalog.table_types:
@@ -91,14 +120,15 @@ class Planner:
             if theirs.new.pin is not None:
                 plan.adopted[kind.table_id] = Adopted(kind=kind, theirs=theirs)
             else:
-                plan.merged[kind.table_id] = self._by_rows(
-                    theirs, kind, BaseTable(pin=theirs.old.pin), Policy.FAIL, spool
-                )
+                cluster = cluster_for(self._session, theirs.rows)
+                work = Work(theirs=theirs, base=BaseTable(pin=theirs.old.pin), policy=Policy.FAIL, cluster=cluster)
+                plan.merged[kind.table_id] = self._by_rows(kind, work, aside)
         return plan
 
-    def merge(self, bases: Bases, policies: Mapping[str, Policy], spool: Spool) -> Plan:
+    def merge(self, bases: BaseTables, policies: Mapping[str, Policy], aside: Aside) -> Plan:
         """Plan a merge of two sides that both have changed, and check what would come of it."""
         plan = Plan()
+        by_rows: list[tuple[TableType, RowChanges, BaseTable]] = []
         for kind in self._catalog.table_types:
             theirs, base = self._theirs(kind), bases.table(kind)
             if theirs.old.pin == theirs.new.pin or self._is_same(kind, base, self._source):
@@ -106,9 +136,16 @@ class Planner:
             if theirs.new.pin is not None and self._is_same(kind, base, self._target):
                 plan.adopted[kind.table_id] = Adopted(kind=kind, theirs=theirs)
             else:
-                policy = policies[str(kind.table)]
-                plan.merged[kind.table_id] = self._by_rows(theirs, kind, base, policy, spool)
-        plan.violations = [*self._broken_alone(plan), *self._broken_together(plan)]
+                by_rows.append((kind, theirs, base))
+        looked_at = [each.theirs for each in plan.adopted.values()] + [theirs for _, theirs, _ in by_rows]
+        cluster = cluster_for(self._session, sum(theirs.rows for theirs in looked_at))
+        for kind, theirs, base in by_rows:
+            work = Work(theirs=theirs, base=base, policy=policies[str(kind.table)], cluster=cluster)
+            plan.merged[kind.table_id] = self._by_rows(kind, work, aside)
+        if cluster is None:
+            plan.violations = [*self._broken_alone(plan), *self._broken_together(plan)]
+        else:
+            plan.violations = self._broken_elsewhere(plan, cluster)
         return plan
 
     def _theirs(self, kind: TableType) -> RowChanges:
@@ -122,25 +159,45 @@ class Planner:
         pin = side.pins.get(kind.table_id)
         return base.is_pin and self._between(kind, base.pin, pin).has_same_files
 
-    def _by_rows(self, theirs: RowChanges, kind: TableType, base: BaseTable, policy: Policy, spool: Spool) -> ThreeWay:
-        told = since_base(self._session, self._target, kind, base)
-        work = ThreeWay(kind=kind, theirs=theirs, base=told, policy=policy, spool=spool)
-        work.sort_out()
-        return work
+    def _by_rows(self, kind: TableType, work: Work, aside: Aside) -> ThreeWay | SpreadThreeWay:
+        theirs, policy = work.theirs, work.policy
+        told = since_base(self._session, self._target, kind, work.base)
+        if work.cluster is not None:
+            spread = SpreadThreeWay(kind=kind, theirs=theirs, base=told, policy=policy, engine=work.cluster)
+            aside.enter_context(work.cluster.kept(spread.heaps))
+            return spread
+        three = ThreeWay(kind=kind, theirs=theirs, base=told, policy=policy, spool=aside.spool)
+        three.sort_out()
+        return three
 
     def _broken_together(self, plan: Plan) -> list[Violation]:
         """Run the rules of the schema over what comes and goes, on the tables of the target."""
-        return Integrity(self._session, self._catalog, plan.changes, self._target.pins).violations()
+        changes = {key: each for key, each in plan.changes.items() if not isinstance(each, SpreadThreeWay)}
+        return Integrity(self._session, self._catalog, changes, self._target.pins).violations()
 
     def _broken_alone(self, plan: Plan) -> Iterator[Violation]:
         """Check the rows that come by themselves: the source may have been written without."""
         for change in plan.changes.values():
             columns = _checked_columns(change.kind)
             checks = RowChecks(change.kind)
-            if columns and change.adds:
+            if columns and change.adds and not isinstance(change, SpreadThreeWay):
                 for batch in change.rows(["id", *columns]):
                     checks.look(batch)
             yield from checks.violations
+
+    def _broken_elsewhere(self, plan: Plan, cluster: ClusterEngine) -> list[Violation]:
+        """Do both of these where the rows are."""
+        spread = {key: each for key, each in plan.changes.items() if not isinstance(each, ThreeWay)}
+        changes: Mapping[TableId, SpreadChange] = spread
+        found: list[Violation] = []
+        for change in spread.values():
+            columns = _checked_columns(change.kind)
+            if columns and change.adds:
+                wanted = ["id", *columns]
+                ticket = Ticket(uri=uri_of(self._session, change.kind), base_version=None)
+                found += broken_alone(cluster, change.kind, change.spread_rows(wanted), wanted, ticket)
+        pins = self._target.pins
+        return found + SpreadIntegrity(self._session, self._catalog, changes, pins, cluster).violations()
 
 
 def _checked_columns(kind: TableType) -> list[str]:

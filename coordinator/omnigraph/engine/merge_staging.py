@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from omnigraph.engine.deltas import uri_of
 from omnigraph.engine.merge_planning import Plan
 from omnigraph.engine.session import Session
+from omnigraph.engine.spread_three_way import SpreadThreeWay
 from omnigraph.engine.table_work import step
 from omnigraph.engine.three_way import ThreeWay
 from omnigraph.failpoints import Failpoint
 from omnigraph.model.lineage import Commit
 from omnigraph.model.sidecar import TablePromise
-from omnigraph.model.staged import StagedDelete, StagedUpsert
+from omnigraph.model.staged import RowSet, StagedDelete, StagedUpsert
 from omnigraph.model.tables import Pin
 from omnigraph.storage.lance_rows import PlacesSeen
 from omnigraph.storage.staging import Ticket
@@ -38,14 +39,24 @@ def _promises(session: Session, plan: Plan, target: Commit) -> Iterator[TablePro
         )
 
 
-def _staged(session: Session, work: ThreeWay, pin: Pin | None) -> StagedUpsert | StagedDelete | None:
+def _staged(session: Session, work: ThreeWay | SpreadThreeWay, pin: Pin | None) -> StagedUpsert | StagedDelete | None:
     """Stage what comes and what goes as one piece, against exactly the target's version."""
     step(Failpoint.BEFORE_STAGE)
     ticket = Ticket(uri=uri_of(session, work.kind), base_version=None if pin is None else pin.lance_version)
-    seen = PlacesSeen()
-    put = session.staging.upsert(ticket, work.stored(seen), seen) if work.adds else None
-    gone = session.staging.delete(ticket, None, None, rows=work.deleted_places) if work.loses else None
+    put = _put(session, work, ticket) if work.adds else None
+    gone = session.staging.delete(ticket, None, None, rows=_places(work, ticket)) if work.loses else None
     step(Failpoint.AFTER_STAGE)
     if put is None or gone is None or gone.is_empty:
         return put if put is not None else gone
     return session.staging.mixed(ticket, put, gone)
+
+
+def _put(session: Session, work: ThreeWay | SpreadThreeWay, ticket: Ticket) -> StagedUpsert:
+    if isinstance(work, SpreadThreeWay):
+        return work.staged(ticket)
+    seen = PlacesSeen()
+    return session.staging.upsert(ticket, work.stored(seen), seen)
+
+
+def _places(work: ThreeWay | SpreadThreeWay, ticket: Ticket) -> tuple[RowSet, ...]:
+    return work.deleted_places(ticket) if isinstance(work, SpreadThreeWay) else work.deleted_places

@@ -4,7 +4,6 @@ The source is the commit that was read, whatever its branch does meanwhile. If a
 moved when the merge is published, it is worked out anew on what is there now.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,31 +14,45 @@ import pyarrow as pa
 from omnigraph.engine.ancestry import CommitGraph
 from omnigraph.engine.changes import commit_of
 from omnigraph.engine.committer import Committer, Progress
+from omnigraph.engine.conflict_rows import conflict_batches, conflict_relations, conflict_table
+from omnigraph.engine.evolving import schema_promise
 from omnigraph.engine.history import History
 from omnigraph.engine.integrity import reads_of
 from omnigraph.engine.merge_bases import Bases
-from omnigraph.engine.merge_planning import CONFLICTS_SHOWN_MAX, Plan, Planner
+from omnigraph.engine.merge_planning import CONFLICTS_SHOWN_MAX, Aside, Plan, Planner
 from omnigraph.engine.merge_staging import staged_promises
 from omnigraph.engine.owners import this_process
+from omnigraph.engine.schema_merging import (
+    Aligned,
+    Alignment,
+    divergence_conflicts,
+    divergent_counts,
+    lacking_target,
+    missing_values,
+)
 from omnigraph.engine.session import Session
-from omnigraph.errors import ContentionError, CorruptGraphError, MergeConflictsError, VersionConflictError
+from omnigraph.errors import (
+    BranchConflictError,
+    ContentionError,
+    CorruptGraphError,
+    MergeConflictsError,
+    VersionConflictError,
+)
 from omnigraph.ids import CommitId, TableId
 from omnigraph.model.catalog import Catalog
 from omnigraph.model.lineage import Branch, Commit
 from omnigraph.model.merge_promise import Adoption, MergePromise
-from omnigraph.model.merges import Conflict, ConflictKind, MergeResult, Outcome
+from omnigraph.model.merges import Conflict, MergeResult, Outcome
+from omnigraph.model.schema_promise import SchemaPromise
 from omnigraph.model.sidecar import ReadPin, Sidecar, TablePromise
 from omnigraph.rules.merging import policies
 from omnigraph.rules.refs import branch_held
 from omnigraph.storage.manifest import Reading
-from omnigraph.storage.spool import Spool
+from omnigraph.storage.relations import Relation
 
 MERGES_MAX = 20
 PAUSE_SECONDS_MAX = 0.5
 OPERATION = "merge"
-SIDES = ("base", "ours", "theirs")
-CONFLICT_SCHEMA = pa.schema([(name, pa.string()) for name in ("table_key", "row_id", "kind", "message", *SIDES)])
-CONFLICTS_TOGETHER = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +102,10 @@ class Worked:
     catalog: Catalog
     plan: Plan
     result: MergeResult
+    aligned: Aligned | None = None
+    """Both sides under one schema, if they had two."""
+    is_comparable: bool = True
+    """Whether rows could be compared; if not, the result says why."""
 
 
 class Merger:
@@ -97,6 +114,7 @@ class Merger:
     def __init__(self, session: Session, history: History) -> None:
         self._session = session
         self._history = history
+        self._alignment = Alignment(session, history)
 
     def merge(self, request: MergeRequest) -> MergeResult:
         """Merge, or raise every conflict there is; a dry run says what would happen and changes nothing."""
@@ -111,7 +129,7 @@ class Merger:
                     raise _refused(result)
                 try:
                     commit = self._publish(request, worked)
-                except VersionConflictError:
+                except (VersionConflictError, BranchConflictError):  # a branch that is gone is met again at once
                     self._session.sources.sleep(PAUSE_SECONDS_MAX * self._session.sources.random())
                     continue
                 return replace(result, commit=commit.id, version=commit.version)
@@ -122,13 +140,22 @@ class Merger:
         source = self._history.named(request.source)
         branch, _ = self._history.head(request.target)
         with self._worked(request, source, branch) as worked:
-            yield from worked.plan.conflicts(worked.catalog) if worked.met.has_one_schema else worked.result.conflicts
+            yield from worked.plan.conflicts(worked.catalog) if worked.is_comparable else worked.result.conflicts
 
     def conflict_rows(self, request: MergeRequest) -> Iterator[pa.RecordBatch]:
         """Yield the same as rows; what each side has is JSON, because every type has other columns."""
-        conflicts = self.conflicts(request)
-        while some := list(islice(conflicts, CONFLICTS_TOGETHER)):
-            yield pa.RecordBatch.from_pylist([each.to_dict() | _sides(each) for each in some], schema=CONFLICT_SCHEMA)
+        return conflict_batches(self.conflicts(request))
+
+    @contextmanager
+    def conflict_relations(self, request: MergeRequest) -> Iterator[list[Relation]]:
+        """Give the same as relations, which are worked out once as long as the block lasts."""
+        source = self._history.named(request.source)
+        branch, _ = self._history.head(request.target)
+        with self._worked(request, source, branch) as worked:
+            if worked.is_comparable:
+                yield conflict_relations(worked.plan, worked.catalog)
+            else:
+                yield [conflict_table(worked.result.conflicts)]
 
     # -- working it out -------------------------------------------------------------------------------
 
@@ -137,20 +164,35 @@ class Merger:
         met = self._meet(source, branch)
         catalog = self._history.catalog(met.source if met.outcome is Outcome.FAST_FORWARD else met.target)
         chosen = policies(request.policy, catalog)
-        with Spool() as spool:
+        with Aside() as aside:
             planner = Planner(self._session, catalog, met.target, met.source)
             result = self._blank(request, met)
-            plan = Plan()
+            plan, aligned = Plan(), None
+            divergent: tuple[Conflict, ...] = ()
             if met.outcome is Outcome.FAST_FORWARD:
-                plan = planner.forward(spool)
+                plan = planner.forward(aside)
             elif met.outcome is Outcome.MERGED and met.has_one_schema:
-                plan = planner.merge(met.bases, chosen, spool)
+                plan = planner.merge(met.bases, chosen, aside)
             elif met.outcome is Outcome.MERGED:
-                result = _with_conflicts(result, [_schema_conflict(met)], {"": {ConflictKind.SCHEMA_DIVERGENCE: 1}})
+                aligned = self._alignment.align(met.bases.commits, met.target, met.source)
+                divergent = aligned.conflicts
+                if not divergent:
+                    catalog, ours = aligned.catalog, catalog
+                    chosen = policies(request.policy, catalog)
+                    plan = Planner(self._session, catalog, aligned.target, aligned.source).merge(aligned, chosen, aside)
+                    plan.violations += missing_values(aligned, plan)
+                    divergent = divergence_conflicts(lacking_target(aligned, plan, ours))
+                if divergent:
+                    plan = Plan()
+                    result = _with_conflicts(result, divergent, divergent_counts(divergent))
             counts = plan.conflict_counts(catalog)
             if counts:
-                result = _with_conflicts(result, islice(plan.conflicts(catalog), CONFLICTS_SHOWN_MAX), counts)
-            yield Worked(met=met, catalog=catalog, plan=plan, result=replace(result, tables=plan.tables))
+                shown = islice(plan.conflicts(catalog, CONFLICTS_SHOWN_MAX), CONFLICTS_SHOWN_MAX)
+                result = _with_conflicts(result, shown, counts)
+            result = replace(result, tables=plan.tables)
+            yield Worked(
+                met=met, catalog=catalog, plan=plan, result=result, aligned=aligned, is_comparable=not divergent
+            )
 
     def _meet(self, source: Commit, branch: Branch) -> Met:
         """Look at the target and at the whole history, at one moment."""
@@ -180,11 +222,22 @@ class Merger:
     # -- publishing -----------------------------------------------------------------------------------
 
     def _publish(self, request: MergeRequest, worked: Worked) -> Commit:
-        promises = staged_promises(self._session, worked.plan, worked.met.target)
-        sidecar = self._sidecar(request, worked, promises)
+        if worked.aligned is not None:
+            promises: tuple[TablePromise, ...] = ()
+            adopted = self._alignment.adoptions(worked.aligned, worked.plan, worked.met.target)
+        else:
+            promises = staged_promises(self._session, worked.plan, worked.met.target)
+            adopted = tuple(_adoptions(worked.met, worked.plan))
+        sidecar = self._sidecar(request, worked, promises, adopted)
         return Committer(self._session, self._history).commit(sidecar, self._session.stamp(request.actor), Progress())
 
-    def _sidecar(self, request: MergeRequest, worked: Worked, promises: tuple[TablePromise, ...]) -> Sidecar:
+    def _sidecar(
+        self,
+        request: MergeRequest,
+        worked: Worked,
+        promises: tuple[TablePromise, ...],
+        adopted: tuple[Adoption, ...],
+    ) -> Sidecar:
         met = worked.met
         return Sidecar(
             operation=self._session.sources.mint(),
@@ -205,8 +258,24 @@ class Merger:
                 ReadPin(table=table, key=worked.catalog.by_table_id(table).table, expected=met.target.pins.get(table))
                 for table in sorted(_read(worked) - {promise.table for promise in promises})
             ),
-            merge=_promise(met, worked.plan),
+            merge=MergePromise(
+                source=met.source.id,
+                source_at=met.source.created_at,
+                schema_hash=worked.catalog.hash,
+                adopted=adopted,
+            ),
+            schema=self._schema(worked),
         )
+
+    def _schema(self, worked: Worked) -> SchemaPromise | None:
+        """Return what is promised about the schema of the target, if it gets another one."""
+        if worked.aligned is not None:
+            return self._alignment.promise(worked.aligned, worked.met.target)
+        if worked.catalog.hash == worked.met.target.schema_hash:
+            return None
+        theirs = self._history.accepted_schema(worked.met.source)
+        change = schema_promise(self._history.catalog(worked.met.target), worked.catalog, theirs.source)
+        return replace(change, schema=theirs, is_stored=True)
 
 
 def _read(worked: Worked) -> frozenset[TableId]:
@@ -215,47 +284,21 @@ def _read(worked: Worked) -> frozenset[TableId]:
     if worked.met.outcome is Outcome.FAST_FORWARD:
         # It was not checked, because all of it is as the source has it: no table may be otherwise.
         return frozenset(kind.table_id for kind in worked.catalog.table_types) - set(changes)
+    if worked.aligned is not None:
+        return frozenset(kind.table_id for kind in worked.catalog.table_types)
     return reads_of(worked.catalog, changes) | frozenset(worked.plan.merged)
 
 
-def _promise(met: Met, plan: Plan) -> MergePromise:
-    is_forward = met.outcome is Outcome.FAST_FORWARD
-    return MergePromise(
-        source=met.source.id,
-        source_at=met.source.created_at,
-        schema_hash=met.source.schema_hash if is_forward else met.target.schema_hash,
-        adopted=tuple(
-            Adoption(
-                table=table,
-                key=each.kind.table,
-                expected=met.target.pins.get(table),
-                pin=met.source.pins[table],
-            )
-            for table, each in plan.adopted.items()
-        ),
-    )
+def _adoptions(met: Met, plan: Plan) -> Iterator[Adoption]:
+    for table, each in plan.adopted.items():
+        expected = met.target.pins.get(table)
+        yield Adoption(table=table, key=each.kind.table, expected=expected, pin=met.source.pins[table])
 
 
 def _with_conflicts(
     result: MergeResult, conflicts: Iterable[Conflict], counts: Mapping[str, Mapping[str, int]]
 ) -> MergeResult:
     return replace(result, outcome=Outcome.CONFLICTS, conflicts=tuple(conflicts), conflict_counts=counts)
-
-
-def _sides(conflict: Conflict) -> dict[str, str | None]:
-    rows = {name: getattr(conflict, name) for name in SIDES}
-    return {
-        name: None if row is None else json.dumps(row, default=str, ensure_ascii=False) for name, row in rows.items()
-    }
-
-
-def _schema_conflict(met: Met) -> Conflict:
-    return Conflict(
-        table_key="",
-        row_id=None,
-        kind=ConflictKind.SCHEMA_DIVERGENCE,
-        message=f"the source has schema {met.source.schema_hash} and the target {met.target.schema_hash}",
-    )
 
 
 def _refused(result: MergeResult) -> MergeConflictsError:

@@ -3,13 +3,13 @@
 import json
 from collections.abc import Mapping
 from os import PathLike
-from pathlib import Path
 
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.migrations import migrate
 from omnigraph.engine.publisher import Publisher
+from omnigraph.engine.schemas import schema_text
 from omnigraph.engine.session import Session
-from omnigraph.errors import GraphExistsError, GraphNotFoundError, InvalidOptionError, OutdatedFormatError, StorageError
+from omnigraph.errors import GraphExistsError, GraphNotFoundError, OutdatedFormatError, StorageError
 from omnigraph.ids import CommitId, Incarnation, Sources
 from omnigraph.model.catalog import Catalog
 from omnigraph.model.lineage import FIRST_VERSION, MAIN, Commit
@@ -18,6 +18,7 @@ from omnigraph.rules.refs import Stamp, genesis
 from omnigraph.rules.schema_compile import FreshIds, compile_schema
 from omnigraph.rules.who import check_actor
 from omnigraph.storage.audit import Audit
+from omnigraph.storage.intents import Intents
 from omnigraph.storage.lance_door import SwapLostError, SwappedRows, SwapUncertainError, Tables
 from omnigraph.storage.lance_indexing import Indexes
 from omnigraph.storage.layout import AUDIT, MANIFEST, table_location
@@ -27,8 +28,6 @@ from omnigraph.storage.probe import refuse_unsafe_store
 from omnigraph.storage.roots import GraphRoot
 from omnigraph.storage.sidecars import Sidecars
 from omnigraph.storage.staging import Staging
-
-SCHEMA_FILE_SUFFIX = ".pg"
 
 
 def create_graph(
@@ -85,17 +84,6 @@ def _healed(graph: Graph) -> Graph:
     return graph
 
 
-def schema_text(schema: "str | PathLike[str]") -> str:
-    """Return schema text, read from a file if a path was given: a path object, or one line ending in `.pg`."""
-    is_path = not isinstance(schema, str) or (schema.strip().endswith(SCHEMA_FILE_SUFFIX) and "\n" not in schema)
-    if not is_path:
-        return str(schema)
-    try:
-        return Path(schema).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as problem:
-        raise InvalidOptionError(f"the schema file can not be read: {problem}") from problem
-
-
 def _read_migrated(manifest: Manifest) -> Reading:
     try:
         return manifest.read()
@@ -116,7 +104,9 @@ def _graph(
         staging=Staging(place.options),
         indexes=Indexes(place.options),
         sidecars=Sidecars(objects),
+        intents=Intents(objects),
         audit=Audit(SwappedRows(place.uri(AUDIT), place.options), objects, AUDIT),
+        objects=objects,
         sources=sources,
         actor=actor,
         read_only=read_only,

@@ -47,10 +47,14 @@ _NAMES: Final = {"part", "table", "base", "staged", "rows", "violations", "refus
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begun:
-    """Where a write began that is published elsewhere; without an incarnation, its branch was yet to be made."""
+    """Where a write began that is published elsewhere; without an incarnation, its branch was yet to be made.
+
+    ``operation`` is the intent by which it was announced.
+    """
 
     base: CommitId
     incarnation: Incarnation | None = None
+    operation: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from omnigraph.engine.owners import failures, in_hand, process_exists, this_proc
 from omnigraph.engine.session import Session
 from omnigraph.errors import (
     AlreadyAppliedError,
+    CommitExpiredError,
     CommitOutcomeUnknownError,
     ConflictError,
     CorruptGraphError,
@@ -179,7 +180,7 @@ class Recovery:
             )
         except CommitOutcomeUnknownError:
             raise
-        except (AlreadyAppliedError, ConflictError, InvalidInputError) as refused:
+        except (AlreadyAppliedError, CommitExpiredError, ConflictError, InvalidInputError) as refused:
             return self._give_up(sidecar, refused.message)
         return ROLLED_FORWARD, None
 

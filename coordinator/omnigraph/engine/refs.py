@@ -1,14 +1,16 @@
 """Branches and tags, as a person handles them."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 import pyarrow as pa
 
-from omnigraph.engine.changes import CreateBranch, CreateTag, DeleteBranch, DeleteTag, RenameBranch
+from omnigraph.engine.changes import CreateBranch, CreateTag, DeleteBranch, DeleteTag, RenameBranch, unexpired
+from omnigraph.engine.conflict_rows import CONFLICT_SCHEMA
 from omnigraph.engine.history import History
-from omnigraph.engine.merging import CONFLICT_SCHEMA, Merger, MergeRequest
+from omnigraph.engine.merging import Merger, MergeRequest
 from omnigraph.engine.recovery import Recovery
 from omnigraph.engine.session import Session
 from omnigraph.errors import BranchExistsError, InvalidOptionError, OmnigraphError
@@ -18,6 +20,7 @@ from omnigraph.model.merges import MergeResult
 from omnigraph.rules import refs
 from omnigraph.rules.names import check_ref_name
 from omnigraph.rules.who import check_actor, check_message
+from omnigraph.storage.relations import Relation
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +54,7 @@ class Branches:
             point=point,
             parent=parent,
             stamp=self._session.stamp(),
+            check=unexpired(self._session.manifest, point.commit),
         )
         return self._session.publisher.publish(change)
 
@@ -112,6 +116,13 @@ class Branches:
         rows = Merger(self._session, self._history).conflict_rows(request)
         return pa.RecordBatchReader.from_batches(CONFLICT_SCHEMA, rows)
 
+    def conflict_relations(
+        self, source: str, into: str = MAIN, *, policy: str | Mapping[str, str] = "fail"
+    ) -> AbstractContextManager[Sequence[Relation]]:
+        """Give the same as relations for an engine with machines of its own, which keeps them until the block ends."""
+        request = MergeRequest(source=source, target=into, policy=policy, dry_run=True)
+        return Merger(self._session, self._history).conflict_relations(request)
+
     def _drop(self, doomed: Branch, merged: MergeResult) -> bool:
         """Delete a branch that was merged, unless it has gone on since; the merge is done either way."""
         try:
@@ -150,7 +161,9 @@ class Tags:
         self._session.writable()
         check_ref_name(name, "tag")
         commit = self._history.named(at)
-        return self._session.publisher.publish(CreateTag(name=name, commit=commit.id, stamp=self._session.stamp()))
+        check = unexpired(self._session.manifest, commit.id)
+        change = CreateTag(name=name, commit=commit.id, stamp=self._session.stamp(), check=check)
+        return self._session.publisher.publish(change)
 
     def delete(self, name: str) -> Tag:
         """Delete a tag; what it alone held goes with the next cleanup."""

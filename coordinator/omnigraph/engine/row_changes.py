@@ -11,7 +11,16 @@ from omnigraph.model.diffs import TableDiff
 from omnigraph.model.schema import TableType
 from omnigraph.model.tables import Pin
 from omnigraph.rules.row_changes import CHANGED, COUNTED, ComparedTable, compared
-from omnigraph.storage.lance_diff import Piece, SomeRows, differing, every_row, have_same_files, in_parts
+from omnigraph.storage.lance_diff import (
+    PART_ROWS_MAX,
+    SCAN_ROWS,
+    Piece,
+    SomeRows,
+    differing,
+    every_row,
+    have_same_files,
+    in_parts,
+)
 from omnigraph.storage.layout import table_location
 from omnigraph.storage.relations import Found, Relation, RelationalEngine, Spread
 
@@ -48,6 +57,11 @@ class RowChanges:
             return differing(self.uri, before.lance_version, after.lance_version, options)
         every = [() if pin is None else every_row(self.uri, pin.lance_version, options) for pin in (before, after)]
         return every[0], every[1]
+
+    @property
+    def rows(self) -> int:
+        """How many rows of both sides have to be looked at."""
+        return sum(piece.rows for side in self.pieces for piece in side)
 
     @property
     def is_empty(self) -> bool:
@@ -107,7 +121,15 @@ class RowChanges:
         return found["inserted"], found["updated"], found["deleted"]
 
     def _parts(self, pin: Pin | None, pieces: Sequence[Piece], names: tuple[str, ...]) -> tuple[SomeRows, ...]:
-        return tuple(self._part(pin, part, names) for part in in_parts(pieces)) if pin is not None else ()
+        if pin is None:
+            return ()
+        return tuple(self._part(pin, part, names) for part in in_parts(pieces, self._part_rows(pieces)))
+
+    def _part_rows(self, pieces: Sequence[Piece]) -> int:
+        """Return how many rows are read together: fewer if there are machines that could read at once."""
+        cluster = self.session.cluster
+        each = -(-sum(piece.rows for piece in pieces) // (1 if cluster is None else max(1, cluster.parallelism)))
+        return min(PART_ROWS_MAX, max(SCAN_ROWS, each))
 
     def _part(self, pin: Pin, pieces: tuple[Piece, ...], names: tuple[str, ...]) -> SomeRows:
         return SomeRows(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from omnigraph.engine.history import History
 from omnigraph.engine.integrity import refuse, staged_changes
@@ -11,11 +12,13 @@ from omnigraph.errors import InvalidDataError, VersionConflictError
 from omnigraph.failpoints import Failpoint, reach
 from omnigraph.ids import TableId
 from omnigraph.model.lineage import Commit
+from omnigraph.model.manifest import SchemaRow, TableRow
 from omnigraph.model.merge_promise import Adoption
+from omnigraph.model.schema_promise import SchemaPromise
 from omnigraph.model.sidecar import ReadPin, Sidecar, TablePromise
 from omnigraph.model.staged import Staged, StagedAppend, StagedDelete, StagedUpsert
 from omnigraph.model.tables import Pin
-from omnigraph.rules.refs import Draft
+from omnigraph.rules.refs import Draft, refuse_other_schema
 from omnigraph.storage.layout import table_location
 
 SAMPLE_MAX = 5
@@ -45,7 +48,8 @@ class Sealer:
 
     def seal(self, sidecar: Sidecar, head: Commit) -> SealedWork:
         """Seal every table of a promise on the pins of a commit, or raise why it does not fit there."""
-        if sidecar.merge is not None:
+        refuse_other_schema(sidecar.branch, sidecar.schema_hash, head)
+        if sidecar.merge is not None or sidecar.schema is not None:
             _refuse_moved(sidecar, head)
         sealed: list[tuple[TablePromise, Pin | None]] = []
         for promise in sidecar.tables:
@@ -118,12 +122,14 @@ class Sealer:
         keys |= {read.table: str(read.key) for read in sidecar.reads}
         merge = sidecar.merge
         keys |= {} if merge is None else {each.table: str(each.key) for each in merge.adopted}
+        change = sidecar.schema
+        schema_hash = work.head.schema_hash if merge is None else merge.schema_hash
         return Draft(
             id=sidecar.commit,
             branch=sidecar.branch,
             incarnation=sidecar.incarnation,
             operation=sidecar.writer,
-            schema_hash=work.head.schema_hash if merge is None else merge.schema_hash,
+            schema_hash=schema_hash if change is None else change.schema.hash,
             base_schema=sidecar.schema_hash,
             pins=work.pins,
             expected={table: work.head.pins.get(table) for table in keys},
@@ -134,6 +140,8 @@ class Sealer:
             txn=sidecar.txn,
             extra_parents=() if merge is None else (merge.source,),
             after=None if merge is None else merge.source_at,
+            dropped=frozenset() if change is None else frozenset(change.dropped),
+            arriving=() if change is None else tuple(_arriving(change, sidecar.started_at)),
         )
 
     def remember(self, work: SealedWork) -> None:
@@ -172,11 +180,12 @@ def is_moved(sidecar: Sidecar, head: Commit) -> bool:
 
 
 def _refuse_moved(sidecar: Sidecar, head: Commit) -> None:
-    """Refuse a merge that was worked out on tables that are others now: what it decided may not be so any more."""
+    """Refuse what was worked out on tables that are others now: what it decided may not be so any more."""
+    what, again = ("merge", "merge") if sidecar.merge is not None else ("schema change", "apply it")
     for moved in _moved(sidecar, head):
         seen, found = (pin.version if pin else 0 for pin in (moved.expected, head.pins.get(moved.table)))
         raise VersionConflictError(
-            f"{moved.key} is at version {found}, but this merge was planned on {seen}; merge again",
+            f"{moved.key} is at version {found}, but this {what} was planned on {seen}; {again} again",
             table_key=str(moved.key),
             expected=seen,
             actual=found,
@@ -188,6 +197,15 @@ def _moved(sidecar: Sidecar, head: Commit) -> Iterator[TablePromise | ReadPin | 
     adopted = () if sidecar.merge is None else sidecar.merge.adopted
     every: tuple[TablePromise | ReadPin | Adoption, ...] = (*sidecar.tables, *sidecar.reads, *adopted)
     return (each for each in every if head.pins.get(each.table) != each.expected)
+
+
+def _arriving(change: SchemaPromise, at: datetime) -> Iterator[SchemaRow | TableRow]:
+    """Yield what is stored with the commit that makes a schema visible."""
+    if change.is_stored:
+        return
+    yield change.schema
+    for table, key in change.added:
+        yield TableRow(id=table, key=str(key), location=table_location(key.kind, table), created_at=at)
 
 
 def duplicates(table_key: str, ids: list[str], what: str, count: int | None = None) -> InvalidDataError:

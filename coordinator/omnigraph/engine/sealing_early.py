@@ -67,7 +67,8 @@ class EarlySealer:
 
     def _seal(self, sidecar: Sidecar) -> SealedWork | None:
         known = self.session.publisher.known
-        if known is None or sidecar.merge is not None or any(p.table in self.session.crowded for p in sidecar.tables):
+        is_plain = sidecar.merge is None and sidecar.schema is None
+        if known is None or not is_plain or any(each.table in self.session.crowded for each in sidecar.tables):
             return None
         try:
             branch = branch_held(known.state, sidecar.branch, sidecar.incarnation)

@@ -8,9 +8,11 @@ from omnigraph.ids import Sources, TableId
 from omnigraph.rules.refs import Stamp
 from omnigraph.rules.who import check_actor
 from omnigraph.storage.audit import Audit
+from omnigraph.storage.intents import Intents
 from omnigraph.storage.lance_door import Tables
 from omnigraph.storage.lance_indexing import Indexes
 from omnigraph.storage.manifest import Manifest
+from omnigraph.storage.objects import ObjectStore
 from omnigraph.storage.relations import ClusterEngine
 from omnigraph.storage.roots import GraphRoot
 from omnigraph.storage.sidecars import Sidecars
@@ -28,7 +30,9 @@ class Session:
     staging: Staging
     indexes: Indexes
     sidecars: Sidecars
+    intents: Intents
     audit: Audit
+    objects: ObjectStore
     sources: Sources
     actor: str | None
     read_only: bool

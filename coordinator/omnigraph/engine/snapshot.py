@@ -1,6 +1,7 @@
 """One commit, read: every table as it was, whatever happens meanwhile."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -140,6 +141,8 @@ class Snapshot:
         schema = arrow_schema(kind)
         _refuse_unknown_columns(kind, schema, request.columns or ())
         pin = self.commit.pins.get(kind.table_id)
+        if request.columns is None:
+            request = replace(request, columns=schema.names)  # files may have them in another order
         if pin is None:
             return self._tables.scan_empty(schema, request)
         return self._tables.scan(self._uri(kind), pin.lance_version, request)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from omnigraph.engine.deltas import StagedChange
 from omnigraph.engine.integrity import Integrity, Question
 from omnigraph.engine.session import Session
-from omnigraph.engine.spreading import NO_IDS, SpreadTable
+from omnigraph.engine.spreading import NO_IDS, SpreadChange, SpreadTable
 from omnigraph.ids import TableId
 from omnigraph.model.catalog import Catalog
 from omnigraph.model.tables import Pin
@@ -28,17 +28,18 @@ def violations(
 
 
 class SpreadIntegrity(Integrity):
-    """The rules of one schema over one staged write, asked of an engine with machines of its own."""
+    """The rules of one schema over one write, asked of an engine with machines of its own."""
 
     def __init__(
         self,
         session: Session,
         catalog: Catalog,
-        changes: Mapping[TableId, StagedChange],
+        changes: Mapping[TableId, StagedChange] | Mapping[TableId, SpreadChange],
         pins: Mapping[TableId, Pin],
         engine: ClusterEngine,
     ) -> None:
-        super().__init__(session, catalog, changes, pins)
+        super().__init__(session, catalog, {}, pins)
+        self._changes = changes
         self._engine = engine
         self._tables = {
             kind.table_id: SpreadTable(session, kind, changes.get(kind.table_id), pins.get(kind.table_id))
@@ -69,10 +70,10 @@ class SpreadIntegrity(Integrity):
     def _cardinality(self, rule: CardinalityRule) -> Question:
         edges, nodes = self._tables[rule.kind.table_id], self._tables[rule.node.table_id]
         new, new_nodes = edges.new({"ref": "src"}), nodes.new({"id": "id"})
-        others = NO_IDS
+        others: Relation = NO_IDS
         if rule.least > 0:
-            others = nodes.before({"id": "id"}) if edges.is_overwritten else NO_IDS
-            others = type(others)(others.schema, (*others.parts, *new_nodes.parts))
+            every = nodes.before({"id": "id"}) if edges.is_overwritten else NO_IDS
+            others = Found(rules.EITHER, {"one": every, "other": new_nodes})
         touched: dict[str, Relation] = {"new": new, "before": edges.before({"id": "id", "ref": "src"})}
         touched |= {"gone": edges.lost, "others": others}
         relations: dict[str, Relation] = {

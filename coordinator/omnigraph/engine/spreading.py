@@ -5,23 +5,25 @@ small all the same: names of files, numbers of fragments, rows that go.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
-from omnigraph.engine.deltas import Delta, StagedChange, renamed, uri_of, valued
+from omnigraph.engine.deltas import Effect, StagedChange, renamed, uri_of, value_schema, valued
 from omnigraph.engine.session import Session
 from omnigraph.engine.shares import Share, balanced, shares_wanted
-from omnigraph.model.schema import TableType
+from omnigraph.model.schema import ENDPOINT_COLUMNS, TableType
 from omnigraph.model.staged import Staged, StagedAppend, StagedDelete, StagedUpsert
 from omnigraph.model.tables import Pin
 from omnigraph.rules.arrow_schema import arrow_schema
+from omnigraph.storage.lance_diff import SomeRows
 from omnigraph.storage.lance_rows import ROW_ADDRESS, ROW_ID
-from omnigraph.storage.relations import Readable, Spread
+from omnigraph.storage.relations import Made, Making, Readable, Relation, Spread
 from omnigraph.storage.roots import StorageOptions
 from omnigraph.storage.staging import Staging
 
+NEVER_NULL: Final = ("id", *ENDPOINT_COLUMNS)
 IDS = pa.schema([pa.field("id", pa.string(), nullable=False)])
 NO_IDS = Spread(IDS, ())
 
@@ -55,67 +57,122 @@ class StagedIds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Renamed:
-    """Rows whose columns have the names a plan has for them."""
+class StoredRows:
+    """Columns of rows that another version may not have, as they are stored."""
 
-    rows: Readable
-    named: Mapping[str, str]
-    schema: pa.Schema
+    rows: SomeRows
+    columns: tuple[str, ...]
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Stream them."""
-        return (renamed(batch, self.named, self.schema) for batch in self.rows.batches())
+        return self.rows.stored(self.columns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Valued:
-    """Id and value of rows that have no null in some columns."""
+class Renaming:
+    """Gives columns the names a plan has for them."""
 
-    rows: Readable
+    named: Mapping[str, str]
+    schema: pa.Schema
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Rename them."""
+        return (renamed(batch, self.named, self.schema) for batch in batches)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Valuing:
+    """Makes id and value of rows that have no null in some columns."""
+
     columns: tuple[str, ...]
     schema: pa.Schema
 
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Make them."""
+        return (valued(batch, self.columns, self.schema) for batch in batches)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shaped:
+    """Rows in the form a plan wants."""
+
+    rows: Readable
+    shape: Renaming | Valuing
+
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Stream them."""
-        return (valued(batch, self.columns, self.schema) for batch in self.rows.batches())
+        return self.shape(self.rows.batches())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chained:
+    """Makes rows, and others of them."""
+
+    first: Making
+    then: Making
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Make them."""
+        return self.then(self.first(batches))
+
+
+def shaped(rows: Relation, given: pa.Schema, shape: Renaming | Valuing) -> Relation:
+    """Return rows in the form a plan wants; parts stay parts, and what is made is made at once."""
+    if isinstance(rows, Spread):
+        return Spread(shape.schema, tuple(Shaped(rows=part, shape=shape) for part in rows.parts))
+    if isinstance(rows, Made):
+        return replace(rows, make=Chained(first=rows.make, then=shape), schema=shape.schema)
+    return Made(rows=rows, given=given, make=shape, schema=shape.schema)
+
+
+class SpreadChange(Effect, Protocol):
+    """What a write does to one table, as relations that machines elsewhere can read."""
+
+    def spread_rows(self, columns: Sequence[str]) -> Relation:
+        """Return columns of the rows that are added, as they are stored."""
+
+    @property
+    def spread_gone(self) -> Relation:
+        """Return the ids of rows that are taken out or replaced; of an overwrite none, as no row of it stays."""
 
 
 class SpreadTable:
     """One table as it is, and what a write does to it."""
 
-    def __init__(self, session: Session, kind: TableType, change: StagedChange | None, pin: Pin | None) -> None:
+    def __init__(
+        self, session: Session, kind: TableType, change: StagedChange | SpreadChange | None, pin: Pin | None
+    ) -> None:
         self.kind = kind
         self.change = change
         self._pin = pin
         self._session = session
-        self._delta = Delta(session, kind, change, pin)
         self._uri = uri_of(session, kind)
 
     @property
     def adds(self) -> bool:
         """Whether rows are added or replaced."""
-        return self._delta.adds
+        return self.change is not None and self.change.adds
 
     @property
     def loses(self) -> bool:
         """Whether ids may be gone afterwards."""
-        return self._delta.loses
+        return self.change is not None and self.change.loses
 
     @property
     def is_overwritten(self) -> bool:
         """Whether nothing stays of what is there."""
-        return self._delta.is_overwritten
+        return self.change is not None and self.change.is_overwrite
 
     @property
     def stays(self) -> bool:
         """Whether rows stay that are there."""
-        return self._delta.stays
+        return self._pin is not None and not self.is_overwritten
 
-    def new(self, named: Mapping[str, str]) -> Spread:
+    def new(self, named: Mapping[str, str]) -> Relation:
         """Return columns of the rows that are added, by the names a plan has for them."""
-        schema = self._schema_of(named)
-        rows = self._new_parts(list(dict.fromkeys(named.values())))
-        return Spread(schema, tuple(Renamed(rows=part, named=named, schema=schema) for part in rows))
+        columns = list(dict.fromkeys(named.values()))
+        shape = Renaming(named=named, schema=self._schema_of(named))
+        return shaped(self._new_rows(columns), stored_types(self.kind, columns), shape)
 
     def base(self, named: Mapping[str, str]) -> Spread:
         """Return columns of the rows that stay, those that are replaced or go included."""
@@ -124,34 +181,38 @@ class SpreadTable:
     def before(self, named: Mapping[str, str]) -> Spread:
         """Return columns of all rows that are there."""
         schema = self._schema_of(named)
-        rows = self.table_parts(list(dict.fromkeys(named.values())))
-        return Spread(schema, tuple(Renamed(rows=part, named=named, schema=schema) for part in rows))
+        return self._renamed(self.table_parts(list(dict.fromkeys(named.values()))), named, schema)
 
     @property
-    def gone(self) -> Spread:
+    def gone(self) -> Relation:
         """Return the ids of rows that are taken out or replaced; of an overwrite none, as no row of it stays."""
-        return NO_IDS if self.change is None else gone_ids(self._session, self._uri, self.change.staged)
+        if self.change is None:
+            return NO_IDS
+        if isinstance(self.change, StagedChange):
+            return gone_ids(self._session, self._uri, self.change.staged)
+        return self.change.spread_gone
 
     @property
-    def lost(self) -> Spread:
+    def lost(self) -> Relation:
         """Return the ids that were there, and may not be afterwards."""
         return self.before({"id": "id"}) if self.is_overwritten else self.gone
 
-    def new_values(self, columns: Sequence[str]) -> Spread:
+    def new_values(self, columns: Sequence[str]) -> Relation:
         """Return id and value of the rows that are added and have no null in these columns."""
-        return self._values(self._new_parts(["id", *columns]), columns)
+        wanted = ["id", *columns]
+        return shaped(self._new_rows(wanted), stored_types(self.kind, wanted), self._valuing(columns))
 
     def base_values(self, columns: Sequence[str]) -> Spread:
         """Return id and value of the rows that stay and have no null in these columns."""
-        return self._values(self.table_parts(["id", *columns]) if self.stays else (), columns)
+        rows, shape = self.table_parts(["id", *columns]) if self.stays else (), self._valuing(columns)
+        return Spread(shape.schema, tuple(Shaped(rows=part, shape=shape) for part in rows))
 
     def places(self, column: str) -> Spread:
         """Return a column, as ``ref``, of all rows that are there, with where each lies, as ``place``."""
         end: Any = pa.field("ref", pa.string(), nullable=False)
         schema = pa.schema([end]).append(pa.field("place", pa.int64(), nullable=False))
         named = {"ref": column, "place": ROW_ADDRESS}
-        rows = self.table_parts([column], with_places=True)
-        return Spread(schema, tuple(Renamed(rows=part, named=named, schema=schema) for part in rows))
+        return self._renamed(self.table_parts([column], with_places=True), named, schema)
 
     def numbered(self) -> Spread:
         """Return id, row id and place of all rows that are there."""
@@ -159,8 +220,7 @@ class SpreadTable:
         for name in ("number", "place"):
             schema = schema.append(pa.field(name, pa.int64(), nullable=False))
         named = {"id": "id", "number": ROW_ID, "place": ROW_ADDRESS}
-        rows = self.table_parts(["id"], with_places=True)
-        return Spread(schema, tuple(Renamed(rows=part, named=named, schema=schema) for part in rows))
+        return self._renamed(self.table_parts(["id"], with_places=True), named, schema)
 
     def table_parts(self, columns: Sequence[str], *, with_places: bool = False) -> tuple[Share, ...]:
         """Return shares of the table as it is, one for each that can be read at once."""
@@ -182,24 +242,35 @@ class SpreadTable:
             for group in balanced(fragments, wanted)
         )
 
-    def _new_parts(self, columns: Sequence[str]) -> tuple[StagedFile, ...]:
-        staged = None if self.change is None else self.change.staged
-        if staged is None or isinstance(staged, StagedDelete):
-            return ()
+    def _new_rows(self, columns: Sequence[str]) -> Relation:
+        """Return columns of the rows that are added, as they are stored."""
+        change, schema = self.change, stored_types(self.kind, columns)
+        if change is None or not change.adds:
+            return Spread(schema, ())
+        if not isinstance(change, StagedChange):
+            return change.spread_rows(columns)
+        texts = () if isinstance(change.staged, StagedDelete) else change.staged.fragments
         options = self._session.root.options
-        return tuple(
-            StagedFile(uri=self._uri, fragment=text, columns=tuple(columns), options=options)
-            for text in staged.fragments
-        )
+        files = (StagedFile(uri=self._uri, fragment=text, columns=tuple(columns), options=options) for text in texts)
+        return Spread(schema, tuple(files))
 
-    def _values(self, rows: Sequence[Readable], columns: Sequence[str]) -> Spread:
-        schema = self._delta.value_schema(columns)
-        return Spread(schema, tuple(Valued(rows=part, columns=tuple(columns), schema=schema) for part in rows))
+    def _renamed(self, rows: Sequence[Readable], named: Mapping[str, str], schema: pa.Schema) -> Spread:
+        shape = Renaming(named=named, schema=schema)
+        return Spread(schema, tuple(Shaped(rows=part, shape=shape) for part in rows))
+
+    def _valuing(self, columns: Sequence[str]) -> Valuing:
+        return Valuing(columns=tuple(columns), schema=value_schema(self.kind, columns))
 
     def _schema_of(self, named: Mapping[str, str]) -> pa.Schema:
         stored = arrow_schema(self.kind)
         # Ids and ends are never null, and an engine that knows it need not look for nulls.
         return pa.schema([pa.field(name, stored.field(column).type, nullable=False) for name, column in named.items()])
+
+
+def stored_types(kind: TableType, columns: Sequence[str]) -> pa.Schema:
+    """Return the types that columns of a table are stored in."""
+    stored = arrow_schema(kind)
+    return pa.schema([pa.field(name, stored.field(name).type, nullable=name not in NEVER_NULL) for name in columns])
 
 
 def staged_ids(session: Session, uri: str, parts: Sequence[Staged]) -> Spread:

@@ -14,6 +14,7 @@ from typing import Any, Self, TypeAlias
 import pyarrow as pa
 
 from omnigraph.engine.ahead import ahead
+from omnigraph.engine.announcing import Announcement
 from omnigraph.engine.committer import Committer, Progress
 from omnigraph.engine.given import Writing
 from omnigraph.engine.history import History
@@ -69,6 +70,7 @@ class Transaction:
         self._catalog = history.catalog(self._base)
         self._tables: dict[TableId, TableWork] = {}
         self._quarantine = Quarantine(session, self._catalog) if intent.constraints == "quarantine" else None
+        self._announcement = Announcement(session, self._base.id, None if begun is None else begun.operation)
         self._open = True
         self._receipt: Receipt | None = None
         self._landed_before = self._earlier_commit()
@@ -144,6 +146,11 @@ class Transaction:
         kind = self._catalog.table_type(type)
         return places_to_join(self._session, kind, self._base.pins.get(kind.table_id))
 
+    def announce(self, type: str) -> None:
+        """Say that tasks elsewhere begin to stage rows of a type, so that no cleanup takes their files away."""
+        self._usable()
+        self._announcement.now(self._catalog.table_type(type).table_id)
+
     def staged(self, type: str, verb: Verb, parts: Iterable[str]) -> None:
         """Take what tasks elsewhere staged by an order of the snapshot this began on; each part once.
 
@@ -189,10 +196,13 @@ class Transaction:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         was_open, self._open = self._open, False
-        if error is None:
-            if not was_open:
-                raise TransactionStateError("a step of this transaction failed, so nothing was applied")
-            self._receipt = self._publish()
+        try:
+            if error is None:
+                if not was_open:
+                    raise TransactionStateError("a step of this transaction failed, so nothing was applied")
+                self._receipt = self._publish()
+        finally:
+            self._announcement.end()
 
     # -- staging ------------------------------------------------------------------------------------
 
@@ -256,6 +266,7 @@ class Transaction:
     def _conformed(self, table: TableWork, rows: AnyRows) -> Iterator[pa.RecordBatch]:
         """Yield rows as the table stores them, a batch at a time, watching their ids."""
         for part in _parts(rows):
+            self._announcement.look(table.kind.table_id)
             fitted = conform(table.kind, part, self._session.sources.mint)
             if fitted.num_rows:
                 table.repeats.note(fitted.column("id"))

@@ -1,12 +1,12 @@
 """Commits, and the names that point at them."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NoReturn
 
-from omnigraph.errors import CorruptGraphError
+from omnigraph.errors import CommitExpiredError, CorruptGraphError
 from omnigraph.ids import CommitId, Incarnation, TableId
 from omnigraph.model.tables import Pin
 
@@ -116,8 +116,35 @@ class Txn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GonePins(Mapping[TableId, Pin]):
+    """The pins of a commit that cleanup has removed: whoever looks at them is told so."""
+
+    commit: CommitId
+    expired_at: datetime
+
+    def _refuse(self) -> NoReturn:
+        raise CommitExpiredError(
+            f"commit {self.commit} was cleaned up at {self.expired_at:%Y-%m-%d %H:%M:%S} UTC, and what it held is "
+            "gone; choose a newer one, and tag what must stay",
+            commit=self.commit,
+        )
+
+    def __getitem__(self, table: TableId) -> Pin:
+        self._refuse()
+
+    def __iter__(self) -> Iterator[TableId]:
+        self._refuse()
+
+    def __len__(self) -> int:
+        self._refuse()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """One graph commit: who, what, when, and the pins that are its snapshot."""
+    """One graph commit: who, what, when, and the pins that are its snapshot.
+
+    One with ``expired_at`` is history only: to look at its pins is an error that says so.
+    """
 
     id: CommitId
     branch: str
@@ -133,6 +160,12 @@ class Commit:
     pins: Mapping[TableId, Pin]
     metrics: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     user_metadata: str | None = None
+    expired_at: datetime | None = None
+
+    def refuse_expired(self) -> None:
+        """Raise if what the commit held is gone."""
+        if self.expired_at is not None:
+            len(self.pins)
 
     @property
     def fork_point(self) -> ForkPoint:
@@ -154,6 +187,7 @@ class Commit:
             "schema_hash": self.schema_hash,
             "metrics": {table: dict(values) for table, values in self.metrics.items()},
             "user_metadata": self.user_metadata,
+            "expired_at": None if self.expired_at is None else self.expired_at.isoformat(),
         }
 
 
@@ -223,6 +257,12 @@ class CommitRow:
             body=body,
         )
 
+    def without_pins(self, at: datetime) -> "CommitRow":
+        """Return the row of the commit as history only; who does not know of such rows can not decode it."""
+        body = {name: value for name, value in json.loads(self.body).items() if name != "pins"}
+        body["expired"] = to_micros(at)
+        return replace(self, body=json.dumps(body, separators=(",", ":"), ensure_ascii=False))
+
     @property
     def parents(self) -> tuple[CommitId, ...]:
         """Decode what it was built on, and nothing else."""
@@ -240,7 +280,8 @@ class CommitRow:
             raise CorruptGraphError(f"commit {self.id} can not be decoded: {problem!r}", commit=self.id) from problem
 
     def _decoded(self, body: Mapping[str, Any]) -> Commit:
-        pins = [Pin.from_json(pin) for pin in body["pins"]]
+        expired_at = from_micros(body["expired"]) if "expired" in body else None
+        pins = [Pin.from_json(pin) for pin in body["pins"]] if expired_at is None else []
         return Commit(
             id=self.id,
             branch=body["branch"],
@@ -253,7 +294,10 @@ class CommitRow:
             created_at=self.created_at,
             schema_hash=body["schema"],
             lineage=segments_from_json(body["lineage"]),
-            pins={pin.table: pin for pin in pins},
+            pins={pin.table: pin for pin in pins}
+            if expired_at is None
+            else GonePins(commit=self.id, expired_at=expired_at),
             metrics=body["metrics"],
             user_metadata=body["user_metadata"],
+            expired_at=expired_at,
         )

@@ -73,6 +73,8 @@ class ManifestState:
     spans: tuple[Span, ...]
     abandoned: Mapping[CommitId, datetime] = field(default_factory=dict)
     """Commits that were promised and will never be: whoever still tries one is refused."""
+    arriving: "tuple[SchemaRow | TableRow, ...]" = ()
+    """Schemas and tables that are not stored yet: the publish of this state stores them."""
 
     @property
     def commit_spans(self) -> tuple[Span, ...]:

@@ -10,19 +10,22 @@ from omnigraph.errors import CorruptGraphError, UnsupportedFormatError
 from omnigraph.ids import CommitId, Incarnation, TableId, is_ulid
 from omnigraph.model.lineage import from_micros, to_micros
 from omnigraph.model.merge_promise import MergePromise
+from omnigraph.model.schema_promise import SchemaPromise
 from omnigraph.model.staged import (
     Staged,
     StagedAppend,
     StagedDelete,
     StagedOverwrite,
+    StagedReshape,
     StagedUpsert,
     staged_from_json,
 )
 from omnigraph.model.tables import Pin, TableKey
 
-SIDECAR_NUMBER = 2
+SIDECAR_NUMBER = 3
+MERGE_NUMBER = 2
 PLAIN_NUMBER = 1
-"""The form of a promise that is no merge: whoever does not know of merges can finish it."""
+"""The form of a promise that is no merge and changes no schema: whoever does not know of those can finish it."""
 SIDECAR_BYTES_MAX = 64 * 1024 * 1024
 
 
@@ -65,6 +68,8 @@ class TablePromise:
                 counts["rows_deleted"] = self.expected.rows if self.expected else 0
             case StagedDelete(deleted=deleted):
                 counts["rows_deleted"] = deleted
+            case StagedReshape(rows=rows):
+                counts["rows_updated"] = rows
             case StagedUpsert(rows_inserted=inserted, rows_updated=updated, rows_unchanged=unchanged):
                 counts |= {"rows_inserted": inserted, "rows_updated": updated, "rows_unchanged": unchanged}
                 counts["rows_deleted"] = self.staged.rows_deleted
@@ -153,11 +158,20 @@ class Sidecar:
     """Whether constraints hold; if not, nobody checks them later either."""
     reads: tuple[ReadPin, ...] = ()
     merge: MergePromise | None = None
+    schema: SchemaPromise | None = None
+    """The schema its branch has afterwards, if it is another one."""
+
+    @property
+    def number(self) -> int:
+        """The lowest form that says all of it."""
+        if self.schema is not None:
+            return SIDECAR_NUMBER
+        return PLAIN_NUMBER if self.merge is None else MERGE_NUMBER
 
     def to_bytes(self) -> bytes:
         """Encode it."""
         body = {
-            "sidecar": PLAIN_NUMBER if self.merge is None else SIDECAR_NUMBER,
+            "sidecar": self.number,
             "operation": self.operation,
             "commit": self.commit,
             "branch": self.branch,
@@ -175,6 +189,7 @@ class Sidecar:
             "checked": self.is_checked,
             "reads": [read.to_json() for read in self.reads],
             **({} if self.merge is None else {"merge": self.merge.to_json()}),
+            **({} if self.schema is None else {"schema_change": self.schema.to_json()}),
         }
         return json.dumps(body, indent=1, ensure_ascii=False).encode()
 
@@ -187,12 +202,15 @@ class Sidecar:
             raise UnsupportedFormatError(
                 f"{name} has form {number}, newer than {SIDECAR_NUMBER}, the newest known here; upgrade omnigraph"
             )
-        if type(number) is not int or number < PLAIN_NUMBER or ("merge" in body) != (number == SIDECAR_NUMBER):
+        if type(number) is not int or number < PLAIN_NUMBER:
             raise CorruptGraphError(f"{name} is not a sidecar")
         try:
-            return cls._decoded(body)
+            found = cls._decoded(body)
         except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError) as problem:
             raise CorruptGraphError(f"{name} can not be decoded: {problem!r}") from problem
+        if number != found.number:
+            raise CorruptGraphError(f"{name} is not a sidecar")
+        return found
 
     @classmethod
     def _decoded(cls, body: Mapping[str, Any]) -> "Sidecar":
@@ -219,6 +237,7 @@ class Sidecar:
             is_checked=_truth(body, "checked"),
             reads=tuple(ReadPin.from_json(read) for read in body["reads"]),
             merge=MergePromise.from_json(body["merge"]) if "merge" in body else None,
+            schema=SchemaPromise.from_json(body["schema_change"]) if "schema_change" in body else None,
         )
 
 

@@ -253,11 +253,51 @@ class StagedUpsert:
         )
 
 
-Staged: TypeAlias = StagedAppend | StagedOverwrite | StagedDelete | StagedUpsert
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedReshape:
+    """Other columns for the rows of exactly ``base_version``: ``schema`` is Lance's own account of them, as text.
+
+    Without ``fragments`` no row is touched. With some, they take the place of those the version has: the same rows with
+    more columns or, if it ``is_rewrite``, the same rows in new files that hold no other columns.
+    """
+
+    kind: ClassVar[str] = "reshape"
+
+    base_version: int
+    schema: tuple[str, ...]
+    fragments: tuple[str, ...] = ()
+    is_rewrite: bool = False
+    rows: int = 0
+    bytes: int = 0
+    files: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether sealing it would change nothing: never, as there would be no promise of it."""
+        return False
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values; the version as text, because most JSON readers lose its low bits."""
+        own = {"base": str(self.base_version), "columns": list(self.schema), "rewrite": self.is_rewrite}
+        return {**_head(self.kind), **own, **_written(self)}
+
+    @classmethod
+    def from_json(cls, body: Any) -> "StagedReshape":
+        """Read it back; strict."""
+        read = _Reader(body, {*_HEAD, "base", "columns", "rewrite", *_WRITTEN})
+        return cls(
+            base_version=read.version("base"),
+            schema=read.texts("columns"),
+            is_rewrite=read.truth("rewrite"),
+            **read.written(),
+        )
+
+
+Staged: TypeAlias = StagedAppend | StagedOverwrite | StagedDelete | StagedUpsert | StagedReshape
 """What can be sealed."""
 
 _KINDS: dict[str, type[Staged]] = {
-    kind.kind: kind for kind in (StagedAppend, StagedOverwrite, StagedDelete, StagedUpsert)
+    kind.kind: kind for kind in (StagedAppend, StagedOverwrite, StagedDelete, StagedUpsert, StagedReshape)
 }
 _HEAD = ("schema", "kind")
 _WRITTEN = ("fragments", "rows", "bytes", "files")
@@ -282,7 +322,7 @@ def _head(kind: str) -> dict[str, Any]:
     return {"schema": STAGED_SCHEMA, "kind": kind}
 
 
-def _written(staged: StagedAppend | StagedOverwrite) -> dict[str, Any]:
+def _written(staged: StagedAppend | StagedOverwrite | StagedReshape) -> dict[str, Any]:
     return {
         "fragments": list(staged.fragments),
         "rows": staged.rows,
@@ -317,6 +357,9 @@ class _Reader:
 
     def text_or_none(self, name: str) -> str | None:
         return None if self.body[name] is None else self._typed(name, str)
+
+    def truth(self, name: str) -> bool:
+        return self._typed(name, bool)
 
     def version(self, name: str) -> int:
         text = self._typed(name, str)

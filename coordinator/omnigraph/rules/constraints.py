@@ -113,6 +113,7 @@ SELECT ref AS id FROM new UNION SELECT b.ref AS id FROM before b WHERE b.id IN (
 UNION SELECT id FROM others
 """
 
+EITHER: Final = "SELECT id FROM one UNION ALL SELECT id FROM other"
 IDS_GIVEN_TWICE: Final = "SELECT id FROM new GROUP BY id HAVING count(*) > 1"
 IDS_TAKEN: Final = "SELECT n.id AS id FROM new n JOIN base b ON b.id = n.id"
 EDGES_OF_GONE: Final = "SELECT e.place AS place FROM base e WHERE e.ref IN (SELECT id FROM gone_nodes)"

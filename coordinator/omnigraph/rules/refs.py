@@ -17,7 +17,7 @@ from omnigraph.errors import (
 )
 from omnigraph.ids import CommitId, Incarnation, TableId
 from omnigraph.model.lineage import FIRST_VERSION, MAIN, Branch, Commit, CommitRow, ForkPoint, Tag, Txn
-from omnigraph.model.manifest import ManifestState
+from omnigraph.model.manifest import ManifestState, SchemaRow, TableRow
 from omnigraph.model.tables import Pin
 from omnigraph.rules.names import check_ref_name, nearest
 
@@ -53,8 +53,13 @@ class Draft:
     metrics: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     txn: tuple[str, int] | None = None
     extra_parents: tuple[CommitId, ...] = ()
+    copied_from: tuple[CommitId, ...] = ()
+    """Commits whose pins are taken over; like extra parents, they must not have expired when this is published."""
     after: datetime | None = None
     """When the newest of the extra parents was made: a child is younger than all its parents."""
+    dropped: frozenset[TableId] = frozenset()
+    arriving: tuple[SchemaRow | TableRow, ...] = ()
+    """The schema and the tables that begin with this commit."""
 
 
 def branch_named(state: ManifestState, name: str) -> Branch:
@@ -157,6 +162,7 @@ def append_commit(state: ManifestState, draft: Draft, head: Commit, stamp: Stamp
     _refuse_rerun(state, draft)
     branch = branch_held(state, draft.branch, draft.incarnation)
     _check_requirements(draft, head)
+    kept = {} if draft.replace_all_pins else {k: v for k, v in head.pins.items() if k not in draft.dropped}
     commit = Commit(
         id=draft.id,
         branch=branch.name,
@@ -170,7 +176,7 @@ def append_commit(state: ManifestState, draft: Draft, head: Commit, stamp: Stamp
         created_at=max(stamp.at, max(head.created_at, draft.after or head.created_at) + timedelta(microseconds=1)),
         schema_hash=draft.schema_hash,
         lineage=branch.lineage,
-        pins=dict(draft.pins) if draft.replace_all_pins else {**head.pins, **draft.pins},
+        pins={**kept, **draft.pins},
         metrics=draft.metrics,
         user_metadata=draft.user_metadata,
     )
@@ -180,7 +186,8 @@ def append_commit(state: ManifestState, draft: Draft, head: Commit, stamp: Stamp
         app, version = draft.txn
         txns[app] = Txn(app_id=app, version=version, commit=commit.id)
     branches = {**state.branches, branch.name: moved}
-    return replace(state, branches=branches, txns=txns, tail=(*state.tail, CommitRow.of(commit))), commit
+    tail, arriving = (*state.tail, CommitRow.of(commit)), (*state.arriving, *draft.arriving)
+    return replace(state, branches=branches, txns=txns, tail=tail, arriving=arriving), commit
 
 
 def abandon(state: ManifestState, commit: CommitId, at: datetime) -> ManifestState:
@@ -213,14 +220,20 @@ def branch_held(state: ManifestState, name: str, incarnation: Incarnation) -> Br
     raise BranchConflictError(f"branch {name!r} {what} while this was being written; nothing was applied", branch=name)
 
 
-def _check_requirements(draft: Draft, head: Commit) -> None:
-    if draft.base_schema is not None and head.schema_hash != draft.base_schema:
+def refuse_other_schema(branch: str, expected: str, head: Commit) -> None:
+    """Refuse work that was planned under another schema than its branch has now."""
+    if head.schema_hash != expected:
         raise BranchConflictError(
-            f"the schema of {draft.branch!r} changed while this was being written; refresh and retry",
-            branch=draft.branch,
-            expected=draft.base_schema,
+            f"the schema of {branch!r} changed while this was being written; refresh and retry",
+            branch=branch,
+            expected=expected,
             actual=head.schema_hash,
         )
+
+
+def _check_requirements(draft: Draft, head: Commit) -> None:
+    if draft.base_schema is not None:
+        refuse_other_schema(draft.branch, draft.base_schema, head)
     for table, expected in draft.expected.items():
         actual = head.pins.get(table)
         if actual != expected:

@@ -152,7 +152,7 @@ def _said_of(column: PropertyDraft, attributes: Sequence[Attribute], kind: TypeK
     seen: set[str] = set()
     for attribute in attributes:
         name = attribute.name.text
-        if name in seen and name in (*COLUMN_CONSTRAINTS, *TEXT_ANNOTATIONS, "embed"):
+        if name in seen and name in (*COLUMN_CONSTRAINTS, *TEXT_ANNOTATIONS, "embed", "backfill"):
             raise MarkedError(attribute.mark, f"@{name} is here twice", "remove one of the two")
         seen.add(name)
         if name in COLUMN_CONSTRAINTS:
@@ -184,6 +184,10 @@ def _check_property_annotation(attribute: Attribute) -> None:
         check_text_annotation(attribute, annotation)
         if name == "rename_from":
             check_earlier_name(attribute, annotation, IDENTIFIER)
+    if name == "backfill":
+        annotation = read_annotation(attribute)
+        if annotation.value is None or annotation.options:
+            raise MarkedError(attribute.mark, "@backfill takes one value and no options", 'write @backfill("value")')
 
 
 def check_embeds(embeds: Sequence[Embed], properties: Sequence[PropertyDraft], kind: TypeKind) -> None:
@@ -266,6 +270,8 @@ def _header_annotation(attribute: Attribute) -> Annotation:
         raise MarkedError(
             attribute.mark, "@embed belongs to a vector property", 'write vector: Vector(n) @embed("text")'
         )
+    if name == "backfill":
+        raise MarkedError(attribute.mark, "@backfill belongs to a property", "put it right after the property's type")
     annotation = read_annotation(attribute)
     if name in TEXT_ANNOTATIONS:
         check_text_annotation(attribute, annotation)

@@ -29,7 +29,7 @@ ENUM_VALUES_MAX = 1_000
 CONSTRAINTS = ("key", "unique", "index", "range", "check")
 COLUMN_CONSTRAINTS = ("key", "unique", "index")
 TEXT_ANNOTATIONS = ("description", "instruction", "rename_from")
-BUILTIN_ANNOTATIONS = (*CONSTRAINTS, "card", "embed", *TEXT_ANNOTATIONS)
+BUILTIN_ANNOTATIONS = (*CONSTRAINTS, "card", "embed", "backfill", *TEXT_ANNOTATIONS)
 
 FOREIGN_TYPE_WORDS = {
     "boolean": "Bool",

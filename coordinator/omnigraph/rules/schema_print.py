@@ -74,8 +74,8 @@ def _members(kind: SchemaType, properties: tuple[Property, ...], supplied: froze
         if isinstance(constraint, Key | Unique | Index) and not others and first in names:
             beside.setdefault(first, []).append(f" @{_word(constraint)}")
         else:
-            below.append(_constraint(constraint))
-    lines = [f"{_property(p)}{''.join(beside.get(p.name, ()))}{_annotations(p.annotations)}" for p in properties]
+            below.append(print_constraint(constraint))
+    lines = [f"{print_property(p)}{''.join(beside.get(p.name, ()))}{_annotations(p.annotations)}" for p in properties]
     return lines + below
 
 
@@ -114,7 +114,8 @@ def _supplied(kind: NodeType, interfaces: list[InterfaceType]) -> tuple[frozense
     return frozenset(supplied), count
 
 
-def _property(column: Property) -> str:
+def print_property(column: Property) -> str:
+    """Return a property as it is written, without what follows its type."""
     return f"{column.name}: {column.type}{'?' if column.nullable else ''}"
 
 
@@ -143,7 +144,8 @@ def _word(constraint: Constraint) -> str:
     return type(constraint).__name__.lower()
 
 
-def _constraint(constraint: Constraint) -> str:
+def print_constraint(constraint: Constraint) -> str:
+    """Return a constraint as it is written in a body."""
     match constraint:
         case Range(column=column, minimum=minimum, maximum=maximum):
             return f"@range({column}, {_bound(minimum)}..{_bound(maximum)})"

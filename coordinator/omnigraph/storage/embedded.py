@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 import pyarrow as pa
 
 from omnigraph.errors import OmnigraphError, StorageError
-from omnigraph.storage.relations import Found, Relation, Spread, Values
+from omnigraph.storage.relations import Found, Made, Relation, Spread, Values
 
 if TYPE_CHECKING:  # importing it takes tens of milliseconds, and most commands run no plan
     from duckdb import DuckDBPyConnection
@@ -127,6 +127,9 @@ class EmbeddedEngine:
             return relation.reader
         if isinstance(relation, Found):
             return lambda: self.run(relation.sql, relation.relations, relation.values)
+        if isinstance(relation, Made):
+            given = self._readable(relation.rows)
+            return lambda: relation.reader(given.to_reader() if isinstance(given, pa.Table) else given())
         return relation
 
     def _connection(self) -> "DuckDBPyConnection":

@@ -62,8 +62,8 @@ class SomeRows:
     version: int
     options: StorageOptions
     table: ComparedTable
-    names: tuple[str, ...]
-    """What the compared columns are called in this version."""
+    names: tuple[str | None, ...]
+    """What the compared columns are called in this version; None where it has none, and all is null."""
     pieces: tuple[Piece, ...]
 
     @property
@@ -73,20 +73,24 @@ class SomeRows:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Stream the rows: id, row id, row address, and the struct that is compared."""
-        columns = ["id", *(name for name in self.names if name != "id")]
+        columns = ["id", *(name for name in self.names if name is not None and name != "id")]
         blobs = {name for name, column in zip(self.names, self.table.columns, strict=True) if column.is_blob}
         for batch in self._scan(columns, has_blobs=bool(blobs)):
             parts = [
-                digests(batch.column(name)) if name in blobs else _cast(batch.column(name), column.type)
+                _nothing(batch, column.type)
+                if name is None
+                else digests(batch.column(name))
+                if name in blobs
+                else _cast(batch.column(name), column.type)
                 for name, column in zip(self.names, self.table.columns, strict=True)
             ]
             at, place = (batch.column(name).cast(pa.int64()) for name in (ROW_ID, ROW_ADDRESS))
             row = self.table.struct(parts, batch.num_rows)
             yield pa.RecordBatch.from_arrays([batch.column("id"), at, place, row], schema=self.table.schema)
 
-    def stored(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def stored(self, columns: Sequence[str], *, has_blobs: bool = False) -> Iterator[pa.RecordBatch]:
         """Stream columns of the rows as they are stored."""
-        for batch in self._scan(list(dict.fromkeys(columns)), has_blobs=False):
+        for batch in self._scan(list(dict.fromkeys(columns)), has_blobs=has_blobs):
             yield batch.select(list(columns))
 
     def _scan(self, columns: list[str], *, has_blobs: bool) -> Iterator[pa.RecordBatch]:
@@ -125,6 +129,10 @@ def blobs_at(uri: str, version: int, column: str, at: Column, options: StorageOp
         for batch in scan_row_ids(handle, wanted, [column]) if len(wanted) else ():
             found |= dict(zip(batch.column(ROW_ID).to_pylist(), batch.column(column).to_pylist(), strict=True))
     return pa.array([None if place is None else found[place] for place in at.to_pylist()], pa.large_binary())
+
+
+def _nothing(batch: pa.RecordBatch, kind: Any) -> Column:
+    return pa.nulls(batch.num_rows, kind)
 
 
 def _cast(column: Column, wanted: pa.DataType) -> Column:
@@ -203,11 +211,11 @@ def every_row(uri: str, version: int, options: StorageOptions) -> tuple[Piece, .
         return tuple(_whole(fragment) for fragment in _by_files(handle).values())
 
 
-def in_parts(pieces: Sequence[Piece]) -> Iterator[tuple[Piece, ...]]:
+def in_parts(pieces: Sequence[Piece], rows_max: int = PART_ROWS_MAX) -> Iterator[tuple[Piece, ...]]:
     """Put pieces together into parts of about equal size; a piece is never cut."""
     part: list[Piece] = []
     for piece in pieces:
-        if part and sum(each.rows for each in part) + piece.rows > PART_ROWS_MAX:
+        if part and sum(each.rows for each in part) + piece.rows > rows_max:
             yield tuple(part)
             part = []
         part.append(piece)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lance import LanceDataset, LanceOperation
-from lance.dataset import Transaction
+from lance.dataset import Index, Transaction
 
 from omnigraph.storage.lance_door import SEAL_DRAWS_MAX, VERSIONS, Sealed
 from omnigraph.storage.lance_rows import indexed_fragments, open_at, translated
@@ -65,7 +65,7 @@ class Indexes:
         handle = open_at(uri, version, self._options)
         with translated(f"{gap.column!r} of {uri} can not be indexed", self._options):
             index = handle.create_index_uncommitted(
-                gap.column, BTREE, name=index_name(gap.column), fragment_ids=sorted(gap.missing), replace=True
+                gap.column, BTREE, name=_name(handle, gap.column), fragment_ids=sorted(gap.missing), replace=True
             )
         return Segment(gap.column, gap.missing, index)
 
@@ -82,10 +82,68 @@ class Indexes:
             VERSIONS.keep(uri, sealed, self._options)
             return Sealed(lance_version=int(sealed.version), transaction=transaction, rows=int(sealed.count_rows()))
 
+    def columns(self, uri: str, version: int) -> tuple[str, ...]:
+        """Return the columns of a version that have an index of ours."""
+        handle = open_at(uri, version, self._options)
+        with translated(f"the indexes of {uri} can not be read", self._options):
+            every = [str(index.field_names[0]) for index in handle.describe_indices() if len(index.field_names) == 1]
+            return tuple(dict.fromkeys(every))
+
+    def build_whole(self, uri: str, version: int, column: str) -> Segment:
+        """Build the index of a column over all of a version; nothing refers to it yet."""
+        handle = open_at(uri, version, self._options)
+        every = frozenset(int(number) for number in handle.fragment_ids())
+        return self.build(uri, version, Coverage(column, 0, 0, every))
+
+    def fits(self, uri: str, version: int, segments: Sequence[Segment]) -> bool:
+        """Tell whether segments were built for fragments that a version has, and there are some."""
+        there = frozenset(int(number) for number in open_at(uri, version, self._options).fragment_ids())
+        return bool(segments) and all(segment.fragments <= there for segment in segments)
+
+    def replace(self, uri: str, version: int, segments: Sequence[Segment], transaction: str) -> Sealed:
+        """Seal segments in the place of all that a version has for their columns."""
+        handle = open_at(uri, version, self._options)
+        with translated(f"the indexes of {uri} can not be sealed", self._options):
+            names = {segment.index.name for segment in segments}
+            old = [part for part in _parts(handle) if part.name in names]
+            operation = LanceOperation.CreateIndex([segment.index for segment in segments], old)
+            wanted = Transaction(int(handle.version), operation, uuid=transaction)
+            sealed = LanceDataset.commit(handle, wanted, detached=True, max_retries=SEAL_DRAWS_MAX)
+            VERSIONS.keep(uri, sealed, self._options)
+            return Sealed(lance_version=int(sealed.version), transaction=transaction, rows=int(sealed.count_rows()))
+
+
+def _parts(handle: LanceDataset) -> list[Index]:
+    """Return the parts of a version's indexes as they are named to take them out."""
+    return [
+        Index(
+            uuid=str(part.uuid),
+            name=str(index.name),
+            fields=[int(number) for number in index.fields],
+            dataset_version=int(part.dataset_version_at_last_update),
+            fragment_ids=part.fragment_ids,
+            index_version=int(part.index_version),
+        )
+        for index in handle.describe_indices()
+        for part in index.segments
+    ]
+
 
 def index_name(column: str) -> str:
     """Return what the index of a column is called."""
     return f"{column}_idx"
+
+
+def _name(handle: LanceDataset, column: str) -> str:
+    """Return the name of a column's index: as it is, or as none is that another column had before a renaming."""
+    every = handle.describe_indices()
+    for index in every:
+        if list(index.field_names) == [column]:
+            return str(index.name)
+    name, taken = index_name(column), {index.name for index in every}
+    while name in taken:
+        name = f"_{name}"
+    return name
 
 
 def _coverage(handle: LanceDataset, column: str) -> Coverage:

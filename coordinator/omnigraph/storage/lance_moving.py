@@ -18,11 +18,12 @@ from lance.dataset import Transaction
 from lance.file import LanceFileSession
 from lance.fragment import FragmentMetadata
 
-from omnigraph.errors import InvalidOptionError, StorageError
+from omnigraph.errors import InvalidOptionError, StorageError, VersionConflictError
 from omnigraph.model.staged import Replacement, StagedAppend, StagedDelete, StagedUpsert
 from omnigraph.rules.identity import repeated
 from omnigraph.rules.values import Column, compute
 from omnigraph.storage.lance_door import SEAL_DRAWS_MAX, Sealed
+from omnigraph.storage.lance_fields import Columns
 from omnigraph.storage.lance_rows import (
     DATA,
     ROW_ID,
@@ -78,6 +79,7 @@ def rebase(
     uri: str, new_base: int, staged: Movable, *, limits: WriteLimits = LIMITS, options: StorageOptions
 ) -> Movable:
     """Return staged work as it is against another version; rows that fit there are not written again."""
+    _refuse_other_columns(uri, new_base, staged, options)
     if isinstance(staged, StagedAppend) or staged.base_version == new_base:
         return staged
     lost = missing_files(uri, staged, options=options)
@@ -86,8 +88,25 @@ def rebase(
     return _Rebase(open_at(uri, new_base, options), staged, limits, options).result()
 
 
-def combine_upserts(uri: str, parts: Iterable[StagedUpsert], *, options: StorageOptions) -> StagedUpsert:
-    """Make one upsert of several that were staged against the same version for different ids."""
+def _refuse_other_columns(uri: str, base: int, staged: Movable, options: StorageOptions) -> None:
+    """Refuse rows that lack a column of the version they are moved to: a schema may change, and change back."""
+    # Of a column that is made of parts, files name only the parts that hold values.
+    columns = Columns.of(open_at(uri, base, options).lance_schema).columns
+    wanted = [{field.number for field in column} for column in columns]
+    every = {number for column in wanted for number in column}
+    for fragment in fragments_of(staged.fragments):
+        held = {number for file in fragment.files for number in file.fields}
+        if held - every or not all(column & held for column in wanted):
+            raise VersionConflictError(f"the columns of {uri} were rewritten meanwhile; refresh and retry")
+
+
+def combine_upserts(
+    uri: str, parts: Iterable[StagedUpsert], *, are_distinct: bool = False, options: StorageOptions
+) -> StagedUpsert:
+    """Make one upsert of several that were staged against the same version for different ids.
+
+    Whether new ids are different is looked at, unless that ``are_distinct`` is known.
+    """
     every = list(parts)
     if len({part.base_version for part in every}) != 1:
         raise InvalidOptionError("upserts are combined if there are some, all against the same version")
@@ -98,7 +117,8 @@ def combine_upserts(uri: str, parts: Iterable[StagedUpsert], *, options: Storage
     if len(np.unique(both)) != len(both):
         raise repeated_ids(_repeated_rows(handle, both, options))
     insertions = tuple(text for part in every for text in part.insertions)
-    _refuse_repeats(handle, insertions, options)
+    if not are_distinct:
+        _refuse_repeats(handle, insertions, options)
     deletions, names = delete_rows(handle, out, options)
     data = [name for part in every for name in part.files if name.startswith(f"{DATA}/")]
     return StagedUpsert(

@@ -19,8 +19,17 @@ from lance.file import LanceFileSession
 from lance.fragment import DeletionFile, FragmentMetadata, RowIdSequence
 
 from omnigraph.errors import CorruptGraphError, InvalidOptionError, StorageError
-from omnigraph.model.staged import Deletion, Staged, StagedAppend, StagedDelete, StagedOverwrite, StagedUpsert
+from omnigraph.model.staged import (
+    Deletion,
+    Staged,
+    StagedAppend,
+    StagedDelete,
+    StagedOverwrite,
+    StagedReshape,
+    StagedUpsert,
+)
 from omnigraph.storage.lance_door import BIRTH_VERSION, SEAL_DRAWS_MAX, VERSIONS, Sealed, file_name
+from omnigraph.storage.lance_fields import kept_columns, reshaping
 from omnigraph.storage.lance_rows import fragments_of, open_at, translated, unpack
 from omnigraph.storage.roots import StorageOptions
 
@@ -66,20 +75,23 @@ def seal(
     with translated(f"nothing was applied: {uri} can not be sealed", options):
         if isinstance(staged, StagedUpsert) and _is_slow_in_one(handle, staged):
             sealed = _sealed_in_two(handle, staged, transaction, properties)
+        elif isinstance(staged, StagedReshape):
+            sealed = reshaped(handle, staged, transaction, properties)
         else:
-            sealed = _committed(handle, _operation(handle, staged), transaction, properties)
+            sealed = committed(handle, _operation(handle, staged), transaction, properties)
         _check_size(handle, sealed, staged)
         VERSIONS.keep(uri, sealed, options)
         return Sealed(lance_version=int(sealed.version), transaction=transaction, rows=int(sealed.count_rows()))
 
 
-def _committed(
-    handle: LanceDataset, operation: Any, transaction: str, properties: Mapping[str, str] | None = None
+def committed(
+    handle: LanceDataset, operation: Any, transaction: str | None = None, properties: Mapping[str, str] | None = None
 ) -> LanceDataset:
     """Commit an operation as one detached version of what a handle shows, and check that it is."""
     # Lance builds a detached commit on the handle's version and ignores the transaction's own word.
     base = int(handle.version)
-    wanted = Transaction(base, operation, uuid=transaction, transaction_properties=dict(properties or {}))
+    named = str(uuid.uuid4()) if transaction is None else transaction
+    wanted = Transaction(base, operation, uuid=named, transaction_properties=dict(properties or {}))
     # Here max_retries is how often Lance may draw another random version number; 0 would be none at all.
     sealed = LanceDataset.commit(handle, wanted, detached=True, max_retries=SEAL_DRAWS_MAX)
     landed = sealed.read_transaction(sealed.version)
@@ -104,14 +116,27 @@ def _sealed_in_two(
 ) -> LanceDataset:
     """Take out what is replaced, then add what replaces it with the row ids it had; only the second is referred to."""
     updated, removed = _deletions(handle, staged.deletions)
-    without = _committed(handle, LanceOperation.Delete(updated, removed, ""), str(uuid.uuid4()))
-    return _committed(without, LanceOperation.Append(_new_fragments(staged)), transaction, properties)
+    without = committed(handle, LanceOperation.Delete(updated, removed, ""), str(uuid.uuid4()))
+    return committed(without, LanceOperation.Append(_new_fragments(staged)), transaction, properties)
+
+
+def reshaped(
+    handle: LanceDataset,
+    staged: StagedReshape,
+    transaction: str | None = None,
+    properties: Mapping[str, str] | None = None,
+) -> LanceDataset:
+    """Commit other columns as one detached version; Lance takes a name for a new column only once it is free."""
+    kept = kept_columns(handle, staged.schema)
+    if kept is not None and not staged.is_rewrite:
+        handle = committed(handle, LanceOperation.Project(kept))
+    return committed(handle, _operation(handle, staged), transaction, properties)
 
 
 def _refuse_unfit(uri: str, base: int, staged: Staged) -> None:
     if staged.is_empty:
         raise InvalidOptionError(f"nothing is staged for {uri}, so there is nothing to seal")
-    if isinstance(staged, StagedDelete | StagedUpsert) and staged.base_version != base:
+    if isinstance(staged, StagedDelete | StagedUpsert | StagedReshape) and staged.base_version != base:
         raise InvalidOptionError(
             f"this was staged for version {staged.base_version} of {uri} and can not be sealed on {base}",
             expected=staged.base_version,
@@ -139,6 +164,8 @@ def _operation(handle: LanceDataset, staged: Staged) -> Any:
                 # Every field may have changed, so no index may count the new fragments as covered.
                 fields_for_preserving_frag_bitmap=_field_ids(handle.lance_schema.fields()),
             )
+        case StagedReshape():
+            return reshaping(handle, staged.schema, fragments_of(staged.fragments), is_rewrite=staged.is_rewrite)
         case _:
             assert_never(staged)
 
@@ -183,8 +210,10 @@ def _expected(handle: LanceDataset, staged: Staged) -> tuple[int, int]:
     """Return how many rows and fragments the new version must have."""
     rows = int(handle.count_rows()) + _growth(handle, staged)
     new = 0 if isinstance(staged, StagedDelete) else len(staged.fragments)
-    if isinstance(staged, StagedOverwrite):
+    if isinstance(staged, StagedOverwrite) or (isinstance(staged, StagedReshape) and staged.is_rewrite):
         return rows, new
+    if isinstance(staged, StagedReshape):
+        return rows, len(handle.fragment_ids())
     gone = 0 if isinstance(staged, StagedAppend) else len([d for d in staged.deletions if d.file is None])
     return rows, len(handle.fragment_ids()) - gone + new
 
@@ -199,6 +228,8 @@ def _growth(handle: LanceDataset, staged: Staged) -> int:
             return -staged.deleted
         case StagedUpsert():
             return staged.rows_inserted - staged.rows_deleted
+        case StagedReshape():
+            return 0
         case _:
             assert_never(staged)
 

@@ -11,8 +11,12 @@ MANIFEST_DATA = f"{MANIFEST}/data"
 RECOVERY = "__recovery"
 SIDECAR_SUFFIX = ".json"
 AUDIT = "_graph_commit_recoveries.lance"
+STAGING = "__staging"
+PROBE = "__probe"
+INTENT = "intent.json"
 
 _TABLE_FOLDERS = {TableKind.NODE: "nodes", TableKind.EDGE: "edges"}
+TABLE_FOLDERS = tuple(_TABLE_FOLDERS.values())
 _LANCE_VERSION_MAX = 2**64 - 1
 _MANIFEST_SUFFIX = ".manifest"
 _TRANSACTION_SUFFIX = ".txn"
@@ -30,6 +34,13 @@ def sidecar(operation: str) -> str:
     if not is_ulid(operation):
         raise CorruptGraphError(f"{operation!r} is not an operation id, so no path is made from it")
     return f"{RECOVERY}/{operation}{SIDECAR_SUFFIX}"
+
+
+def intent(operation: str) -> str:
+    """Return the object that says a write is being staged."""
+    if not is_ulid(operation):
+        raise CorruptGraphError(f"{operation!r} is not an operation id, so no path is made from it")
+    return f"{STAGING}/{operation}/{INTENT}"
 
 
 def manifest_version_of(key: str) -> int | None:

@@ -205,12 +205,16 @@ class Manifest:
         head = self._dataset.write(rows.encode(rows.head_rows(state), columns), None)
         return Reading(state, self._dataset.create([head, catalog], columns))
 
-    def swap(self, base: Reading, state: ManifestState) -> Reading:
-        """Replace the state that was read, or raise that someone else did, or that nobody can tell."""
+    def swap(self, base: Reading, state: ManifestState, written: Sequence[StoredFile] = ()) -> Reading:
+        """Replace the state that was read, or raise that someone else did, or that nobody can tell.
+
+        ``written`` are files that the state names and that are not in the manifest yet.
+        """
         columns = rows.manifest_schema(FORMAT_VERSION)
+        state, filed = self._file(base, state, columns)
         state, folded = self._fold(base, state, columns)
         head = self._dataset.write(rows.encode(rows.head_rows(state), columns), base.at)
-        at_hand = {file.name: file for file in (*base.at.stored, *folded)}
+        at_hand = {file.name: file for file in (*base.at.stored, *written, *filed, *folded)}
         files = [head, *(at_hand[span.file] for span in state.spans)]
         try:
             reach(Failpoint.BEFORE_SWAP)
@@ -224,6 +228,16 @@ class Manifest:
         _believe(landed)
         self._keep_small(landed)
         return landed
+
+    def commits_in(self, reading: Reading, span: Span) -> list[CommitRow]:
+        """Return the commits of one older file, as they lie in it."""
+        return [rows.decode_commit(row) for row in reading.at.read(span.file).to_pylist()]
+
+    def write_commits(self, base: Reading, span: Span, commits: Sequence[CommitRow]) -> tuple[Span, StoredFile]:
+        """Write commits into a file that can take the place of an older one."""
+        table = rows.encode([rows.commit_row(row) for row in commits], rows.manifest_schema(FORMAT_VERSION))
+        file = self._dataset.write(table, base.at)
+        return rows.span_of(file.name, span.tier, table, file.bytes), file
 
     def restamp(self, found: int, target: int) -> None:
         """Write the next format stamp over one that was found; if another process did, that is fine."""
@@ -248,6 +262,22 @@ class Manifest:
         gone = {old.file for old in fold.absorbed}
         spans = (*(old for old in state.spans if old.file not in gone), span)
         return replace(state, tail=state.tail[-1:], spans=spans), (file,)
+
+    def _file(
+        self, base: Reading, state: ManifestState, columns: pa.Schema
+    ) -> tuple[ManifestState, tuple[StoredFile, ...]]:
+        """Put schemas and tables that arrive into a file, together with those of the last one if it is small."""
+        if not state.arriving:
+            return state, ()
+        arriving = [
+            rows.schema_row(each) if isinstance(each, SchemaRow) else rows.table_row(each) for each in state.arriving
+        ]
+        absorbed = [span for span in state.catalog_spans[-1:] if span.bytes <= BYTES_READ_WHOLE_MAX]
+        older = [base.at.read(span.file) for span in absorbed]
+        joined = pa.concat_tables([*older, rows.encode(arriving, columns)]).combine_chunks()
+        file = self._dataset.write(joined, base.at)
+        spans = (*(span for span in state.spans if span not in absorbed), _catalog_span(file, joined.num_rows))
+        return replace(state, spans=spans, arriving=()), (file,)
 
     # -- keeping it small ---------------------------------------------------------------------------
 

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Final
 
 from omnigraph.errors import ObjectExistsError, ObjectNotFoundError, OmnigraphError, StorageError, UnsafeStoreError
+from omnigraph.storage.layout import PROBE
 from omnigraph.storage.objects import ObjectStore, ObstoreObjects
 
 __all__ = ["refuse_unsafe_store"]
 
-FOLDER: Final = "__probe"
+FOLDER: Final = PROBE
 RACE_ROUNDS: Final = 3
 RACE_THREADS: Final = 8
 

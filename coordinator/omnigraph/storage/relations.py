@@ -4,13 +4,18 @@ A plan is one query over relations whose names are ours. An engine in this proce
 machines reads the parts of a spread relation there, and nothing but what a plan finds comes back.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
+from omnigraph.rules.values import Column, compute
+
 Values: TypeAlias = Mapping[str, Any] | Sequence[Any]
+Making: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""Makes rows of rows, a batch at a time."""
 
 
 class Readable(Protocol):
@@ -42,8 +47,41 @@ class Found:
     values: Values = field(default_factory=dict)
 
 
-Relation: TypeAlias = Callable[[], pa.RecordBatchReader] | pa.Table | Spread | Found
-"""Rows: a table, a function that starts reading them anew each time it is called, parts, or what a plan finds."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """Rows that are made of those of another relation, where those are: what makes them can be pickled."""
+
+    rows: "Relation"
+    given: pa.Schema
+    """What they are made of, by the names and in the types it is handed over in."""
+    make: Making
+    schema: pa.Schema
+    dealt_by: str | None = None
+    """A column of what is given: rows that agree in it are handed over together."""
+
+    def reader(self, rows: Iterable[pa.RecordBatch]) -> pa.RecordBatchReader:
+        """Stream what is made of rows, which an engine may hold in types of its own."""
+        fitted = (in_types(batch, self.given) for batch in rows)
+        return pa.RecordBatchReader.from_batches(self.schema, self.make(fitted))
+
+
+Relation: TypeAlias = Callable[[], pa.RecordBatchReader] | pa.Table | Spread | Found | Made
+"""Rows: a table, a function that starts reading them anew each time it is called, parts, what a plan finds or makes."""
+
+
+def in_types(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the columns that are named, in the types that are wanted; no value changes."""
+    columns = [_in_type(batch.column(field.name), field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _in_type(column: Column, wanted: Any) -> Column:
+    if column.type == wanted:
+        return column
+    if not pa.types.is_struct(wanted):
+        return column.cast(wanted)
+    parts = [_in_type(compute.struct_field(column, [number]), field.type) for number, field in enumerate(wanted)]
+    return pa.StructArray.from_arrays(parts, fields=list(wanted), mask=compute.is_null(column))
 
 
 class RelationalEngine(Protocol):
@@ -70,3 +108,6 @@ class ClusterEngine(RelationalEngine, Protocol):
 
     def joins(self, rows: int) -> bool:
         """Tell whether rows are better joined with a table of so many than looked for in it by every task."""
+
+    def kept(self, relation: Relation) -> AbstractContextManager[None]:
+        """Keep the rows of this very relation, once they are worked out, where they are, until the block ends."""

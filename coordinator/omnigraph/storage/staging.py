@@ -7,13 +7,22 @@ from typing import Any, Final, TypeVar
 import pyarrow as pa
 
 from omnigraph.errors import InvalidOptionError
-from omnigraph.model.staged import RowSet, Staged, StagedAppend, StagedDelete, StagedOverwrite, StagedUpsert
+from omnigraph.model.staged import (
+    RowSet,
+    Staged,
+    StagedAppend,
+    StagedDelete,
+    StagedOverwrite,
+    StagedReshape,
+    StagedUpsert,
+)
 from omnigraph.rules.fingerprints import Fingerprints, with_fingerprint
 from omnigraph.rules.identity import repeated
 from omnigraph.rules.values import Column, compute
 from omnigraph.storage.lance_door import BIRTH_VERSION, Predicate, Sealed
 from omnigraph.storage.lance_ids import KNOWN_IDS, IdStream, present, staged_ids_in
 from omnigraph.storage.lance_moving import combine_upserts, reseal, take_out_too
+from omnigraph.storage.lance_reshaping import ShapedColumn, stage_reshape
 from omnigraph.storage.lance_rows import (
     PlacesSeen,
     count_where,
@@ -90,6 +99,17 @@ class Staging:
             return None
         return stage_delete(
             ticket.uri, ticket.base_version, where=where, ids=ids, among=among, rows=rows, options=self._options
+        )
+
+    def reshape(self, ticket: Ticket, columns: Sequence[ShapedColumn], *, is_rewrite: bool = False) -> StagedReshape:
+        """Stage other columns for all rows of a table; rewritten, no file holds a column that is gone."""
+        return stage_reshape(
+            ticket.uri,
+            ticket.base_version,
+            columns,
+            is_rewrite=is_rewrite,
+            limits=ticket.limits,
+            options=self._options,
         )
 
     def located(self, ticket: Ticket, ids: Column) -> tuple[RowSet, ...]:
@@ -181,6 +201,12 @@ class Staging:
             return self.joined(appends)
         raise InvalidOptionError("only staged work of one kind can become one piece")
 
+    def united(self, ticket: Ticket, parts: Sequence[StagedUpsert]) -> StagedUpsert:
+        """Make one upsert of several whose ids are known to be different, so that nobody need read them."""
+        if len(parts) == 1:
+            return parts[0]
+        return combine_upserts(ticket.uri, parts, are_distinct=True, options=self._options)
+
     def joined(self, parts: Sequence[Added]) -> Added:
         """Make one piece of several that were written the same way."""
         return type(parts[0])(
@@ -236,7 +262,7 @@ class Staging:
 
     def landed(self, uri: str, base: int | None, version: int, staged: Staged) -> None:
         """Remember what a version that became visible holds; nothing depends on it but speed."""
-        if not isinstance(staged, StagedOverwrite):
+        if not isinstance(staged, StagedOverwrite | StagedReshape):
             added = () if isinstance(staged, StagedDelete) else staged.fragments
             handle = open_at(uri, version, self._options)
             KNOWN_IDS.grew(BIRTH_VERSION if base is None else base, handle, fragments_of(added))

@@ -1,0 +1,368 @@
+"""The change feed of a branch: what became of its rows, commit by commit along its own line.
+
+A merge is told as what it did to the branch, a restore as what it took back. Commits that change how rows are stored,
+and no row, tell nothing.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.engine.feed_parts import Comparisons, Insertions, OfEveryType, Step
+from omnigraph.engine.history import History
+from omnigraph.engine.row_changes import TableAt
+from omnigraph.engine.session import Session
+from omnigraph.engine.shares import Share
+from omnigraph.engine.snapshot import BLOB_ROWS_MAX
+from omnigraph.errors import CommitNotFoundError, InvalidOptionError, TypeNotFoundError
+from omnigraph.ids import TableId
+from omnigraph.model.lineage import Branch, Commit, CommitRow
+from omnigraph.model.schema import TableType
+from omnigraph.model.targets import AsOf
+from omnigraph.rules.feed import EVERY_TYPE, KEEPS_ROWS, Told, feed_schema, names_in, shown_table
+from omnigraph.rules.refs import branch_held
+from omnigraph.rules.targets import VERSION_MAX, read_target
+from omnigraph.storage.lance_door import FragmentSize
+from omnigraph.storage.layout import table_location
+from omnigraph.storage.manifest import Reading
+from omnigraph.storage.relations import Readable
+
+PART_ROWS_MIN: Final = 8_192
+PART_ROWS_MAX: Final = 2**20
+NOWHERE: Final = TableAt(kind=None, pin=None)
+WRITES: Final = frozenset({"append", "upsert", "transaction"})
+"""Operations that change no table but those that they count rows of."""
+REWRITTEN: Final = ("rows_updated", "rows_deleted")
+STEP_ROWS: Final = 1_000
+"""Comparing two versions costs about as much as reading so many rows."""
+Bound: TypeAlias = int | str | datetime
+"""A version of a branch, or a moment: a time, or a text such as ``2026-11-01T12:30:00Z``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Edge:
+    """One end of a range: a version or a moment."""
+
+    version: int | None = None
+    moment: datetime | None = None
+
+    def has(self, row: CommitRow) -> bool:
+        """Tell whether a commit is at this end, or before."""
+        if self.version is not None:
+            return row.version <= self.version
+        return self.moment is not None and row.created_at <= self.moment
+
+
+class Changes:
+    """What became of a branch's rows after one commit and up to another; rows are read when they are asked for."""
+
+    def __init__(
+        self, session: Session, history: History, branch: Branch, line: Sequence[Commit | None], *, is_net: bool
+    ) -> None:
+        self._session = session
+        self._history = history
+        self._base = line[0]
+        self._known: dict[str, dict[TableId, TableType]] = {}
+        self.branch = branch
+        self.commits: tuple[Commit, ...] = tuple(each for each in line[1:] if each is not None)
+        self.is_net = is_net
+
+    def __repr__(self) -> str:
+        return f"<Changes of {self.branch.name} after {self.since} up to {self.until}>"
+
+    @property
+    def since(self) -> int:
+        """The version that the changes begin after; 0 if that is before the first."""
+        return 0 if self._base is None else self._base.version
+
+    @property
+    def until(self) -> int:
+        """The version of the last commit."""
+        return self.commits[-1].version if self.commits else self.since
+
+    @property
+    def base(self) -> Commit | None:
+        """The commit that the changes begin after; None if that is before the first."""
+        return self._base
+
+    @property
+    def last(self) -> Commit | None:
+        """The commit that folding the changes leads to; None if there is none at all."""
+        return self.commits[-1] if self.commits else self._base
+
+    def schema(self, type: str | None = None) -> pa.Schema:
+        """Return the columns of the rows of a type, or of those of all types."""
+        return EVERY_TYPE if type is None else feed_schema(self._kind(type))
+
+    def rows(self, type: str | None = None) -> pa.RecordBatchReader:
+        """Stream the changed rows of a type, or of all; those of one type come in the order of their commits.
+
+        A type is shown with the columns it has in the last commit. Rows of all types have their values in ``row``, as
+        a JSON record that can be loaded.
+        """
+        batches = (batch for part in self.parts(type) for batch in part.batches())
+        return pa.RecordBatchReader.from_batches(self.schema(type), (batch for batch in batches if batch.num_rows))
+
+    def parts(self, type: str | TableType | None = None, *, parallelism: int = 1) -> tuple[Readable, ...]:
+        """Cut the feed of a type, or of all, into parts that other processes can read."""
+        if isinstance(type, str):
+            type = self._kind(type)
+        if type is not None:
+            return tuple(self._parts(type, parallelism))
+        every = [(kind, self._parts(kind, parallelism)) for kind in self._kinds().values()]
+        return tuple(OfEveryType(kind=kind, part=part) for kind, parts in every for part in parts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values: the range, and the commits in it."""
+        told = [{"version": each.version, "commit": each.id, "operation": each.operation} for each in self.commits]
+        return {"branch": self.branch.name, "since": self.since, "until": self.until, "commits": told}
+
+    # -- types ----------------------------------------------------------------------------------------
+
+    def _kinds(self) -> dict[TableId, TableType]:
+        """Return every type there was, as the last commit that has it shows it."""
+        line = [each for each in (self._base, *self.commits) if each is not None]
+        found: dict[TableId, TableType] = {}
+        for commit in (*{each.schema_hash: each for each in line}.values(), *line[-1:]):
+            found |= self._types(commit)
+        return found
+
+    def _types(self, commit: Commit) -> Mapping[TableId, TableType]:
+        """Return the types of a commit by their tables."""
+        found = self._known.get(commit.schema_hash)
+        if found is None:
+            found = {kind.table_id: kind for kind in self._history.catalog(commit).table_types}
+            self._known[commit.schema_hash] = found
+        return found
+
+    def _kind(self, name: str) -> TableType:
+        """Return a type by its name in the last commit, or else in the first."""
+        if self.last is None:
+            raise TypeNotFoundError(f"branch {self.branch.name!r} has no commit, and so no type {name[:100]!r}")
+        try:
+            return self._history.catalog(self.last).table_type(name)
+        except TypeNotFoundError:
+            if self._base is None:
+                raise
+            return self._history.catalog(self._base).table_type(name)
+
+    def _at(self, commit: Commit | None, table: TableId) -> TableAt:
+        kind = None if commit is None else self._types(commit).get(table)
+        return TableAt(kind=kind, pin=None if commit is None or kind is None else commit.pins.get(table))
+
+    # -- parts ----------------------------------------------------------------------------------------
+
+    def _steps(self, kind: TableType) -> Iterator[Step]:
+        """Yield what each commit did to a table; a commit that left it alone is left out."""
+        line = (self._base, *self.commits)
+        if self.is_net and len(line) > 1:
+            line = (line[0], line[-1])
+        for before, commit in pairwise(line):
+            assert commit is not None  # noqa: S101  only the first may be missing
+            if commit.operation in KEEPS_ROWS and not self.is_net:
+                continue
+            new = self._at(commit, kind.table_id)
+            told = Told(version=commit.version, commit=commit.id, at=commit.created_at)
+            if before is not None and before.expired_at is not None and not self.is_net:
+                inserted = _inserted_since(before, commit, new)
+                if inserted:
+                    yield Step(told=told, old=NOWHERE, new=new, inserted=inserted, touched=inserted, expired=before)
+                continue
+            old = self._at(before, kind.table_id)
+            if old.pin != new.pin:
+                touched, only = _counted(None if self.is_net else commit, old, new)
+                yield Step(told=told, old=old, new=new, inserted=only, touched=touched)
+
+    def _parts(self, kind: TableType, parallelism: int) -> Iterator[Readable]:
+        steps = list(self._steps(kind))
+        known = sum(STEP_ROWS + (step.touched or 0) for step in steps)
+        size = min(max(known // max(parallelism, 1), PART_ROWS_MIN), PART_ROWS_MAX)
+        for stretch in _stretches(steps):
+            inserted = self._inserted(kind, stretch, size) if stretch[0].inserted is not None else None
+            if inserted is None and stretch[0].expired is not None:
+                stretch[0].expired.refuse_expired()
+            yield from inserted if inserted is not None else self._compared(kind, stretch, size)
+
+    def _inserted(self, kind: TableType, steps: Sequence[Step], size: int) -> list[Readable] | None:
+        """Return the rows that a stretch of commits inserted, told by fragments; None if fragments do not tell it."""
+        pin, there = steps[-1].new.pin, steps[-1].new.kind
+        assert pin is not None and there is not None  # noqa: S101  what has rows has both
+        fragments = sorted(self._session.tables.fragments(self._uri(kind), pin.lance_version), key=lambda f: f.number)
+        found = _dealt(fragments, [step.inserted or 0 for step in steps])
+        if found is None:
+            return None
+        names = names_in(kind, there)
+        has_blobs = any(column.is_blob for column in shown_table(kind).columns)
+        parts: list[Readable] = []
+        for some in _sliced(found, size):
+            first = some[0][0]
+            rows = np.zeros(some[-1][0] - first + 1, np.int64)
+            for number, fragment in some:
+                rows[number - first] += fragment.rows
+            share = Share(
+                uri=self._uri(kind),
+                version=pin.lance_version,
+                fragments=tuple(each.number for _, each in some),
+                columns=("id", *(name for name in names if name is not None)),
+                options=self._session.root.options,
+                batch_rows=BLOB_ROWS_MAX if has_blobs else None,
+            )
+            told = tuple(step.told for step in steps[first : first + len(rows)])
+            ends = tuple(np.cumsum(rows).tolist())
+            parts.append(Insertions(kind=kind, names=names, share=share, told=told, ends=ends))
+        return parts
+
+    def _compared(self, kind: TableType, steps: Sequence[Step], size: int) -> Iterator[Readable]:
+        group: list[Step] = []
+        for step in steps:
+            rows = PART_ROWS_MAX if step.touched is None else step.touched
+            if group and sum(STEP_ROWS + (each.touched or 0) for each in group) + STEP_ROWS + rows > size:
+                yield self._comparison(kind, group)
+                group = []
+            group.append(step)
+        if group:
+            yield self._comparison(kind, group)
+
+    def _comparison(self, kind: TableType, steps: Sequence[Step]) -> Comparisons:
+        return Comparisons(kind=kind, uri=self._uri(kind), options=self._session.root.options, steps=tuple(steps))
+
+    def _uri(self, kind: TableType) -> str:
+        return self._session.root.uri(table_location(kind.table.kind, kind.table_id))
+
+
+def _counted(commit: Commit | None, old: TableAt, new: TableAt) -> tuple[int | None, int | None]:
+    """Return how many rows a commit touched in a table, and how many it inserted if it did nothing else.
+
+    A commit counts what it sealed on the table as it was; of tables it took over from elsewhere it says nothing.
+    """
+    if new.pin is None or new.kind is None:
+        return None, None
+    if old.pin is None:
+        return new.pin.rows, new.pin.rows or None
+    counts = None if commit is None else commit.metrics.get(str(new.kind.table))
+    if counts is None:
+        return None, None
+    inserted, others = (sum(counts.get(name, 0) for name in names) for names in (("rows_inserted",), REWRITTEN))
+    is_all = others == 0 and inserted == new.pin.rows - old.pin.rows > 0 and old.kind == new.kind
+    return inserted + others, inserted if is_all else None
+
+
+def _inserted_since(before: Commit, commit: Commit, new: TableAt) -> int:
+    """Return how many rows a commit inserted into a table, where it can not be compared with the one before."""
+    counts = commit.metrics.get("" if new.kind is None else str(new.kind.table), {})
+    if commit.operation not in WRITES or any(counts.get(name, 0) for name in REWRITTEN):
+        before.refuse_expired()
+    return int(counts.get("rows_inserted", 0))
+
+
+def _stretches(steps: Sequence[Step]) -> Iterator[list[Step]]:
+    """Yield runs of commits of one sort: those that follow each other and only inserted, and runs of others."""
+    run: list[Step] = []
+    for step in steps:
+        if run and not _goes_on(run[-1], step):
+            yield run
+            run = []
+        run.append(step)
+    if run:
+        yield run
+
+
+def _goes_on(last: Step, step: Step) -> bool:
+    if (last.inserted is None) != (step.inserted is None):
+        return False
+    # A version is told from the fragments of a later one only if the later one was built on it.
+    return step.inserted is None or (last.new.pin == step.old.pin and last.new.kind == step.new.kind)
+
+
+def _dealt(fragments: Sequence[FragmentSize], counts: Sequence[int]) -> list[tuple[int, FragmentSize]] | None:
+    """Return the last fragments, each with the number of the commit it is of; None if they do not come out even."""
+    found: list[tuple[int, FragmentSize]] = []
+    left = iter(reversed(fragments))
+    for number in range(len(counts) - 1, -1, -1):
+        rows = counts[number]
+        while rows > 0:
+            fragment = next(left, None)
+            if fragment is None or fragment.rows > rows:
+                return None
+            rows -= fragment.rows
+            found.append((number, fragment))
+    return found[::-1]
+
+
+def _sliced(fragments: Sequence[tuple[int, FragmentSize]], size: int) -> Iterator[list[tuple[int, FragmentSize]]]:
+    """Cut fragments into slices of about so many rows; a fragment is never cut."""
+    part: list[tuple[int, FragmentSize]] = []
+    rows = 0
+    for number, fragment in fragments:
+        if part and rows + fragment.rows > size:
+            yield part
+            part, rows = [], 0
+        part.append((number, fragment))
+        rows += fragment.rows
+    if part:
+        yield part
+
+
+# -- ranges -------------------------------------------------------------------------------------------------
+
+
+def changes_of(
+    session: Session, history: History, branch: str, *, since: Bound | None, until: Bound | None, net: bool
+) -> Changes:
+    """Return the changes of a branch after a version or moment, and up to another."""
+    held, _ = history.head(branch)
+    after = _Edge(version=0) if since is None else _edge(held, "since", since, least=0)
+    upto = _Edge(version=held.version) if until is None else _edge(held, "until", until, least=1)
+    if after.version is not None and upto.version is not None and after.version > upto.version:
+        raise InvalidOptionError(f"since is {since!r} and until is {until!r}: a range ends after it begins")
+
+    def look(reading: Reading) -> list[Commit | None]:
+        now = branch_held(reading.state, held.name, held.incarnation)
+        base: Commit | None = None
+        found: list[Commit] = []
+        for row in session.manifest.history(reading, now.segments):
+            if after.has(row):
+                base = row.commit
+                break
+            if row.version <= held.version and upto.has(row):
+                found.append(row.commit)
+        return [base, *reversed(found)]
+
+    line = history.looking(look)
+    _refuse_gaps(held, line)
+    return Changes(session, history, held, line, is_net=net)
+
+
+def _edge(branch: Branch, name: str, given: Bound, *, least: int) -> _Edge:
+    if isinstance(given, str | datetime):
+        target = read_target(branch.name, timestamp=given)
+        assert isinstance(target, AsOf)  # noqa: S101  a timestamp means nothing else
+        return _Edge(moment=target.moment)
+    if type(given) is not int or not least <= given <= VERSION_MAX:
+        raise InvalidOptionError(f"{name} is {given!r}; give a version, which is a number from {least}, or a time")
+    if given > branch.version:
+        raise CommitNotFoundError(
+            f"branch {branch.name!r} has no version {given}; it has 1 to {branch.version}",
+            branch=branch.name,
+            version=given,
+        )
+    return _Edge(version=given)
+
+
+def _refuse_gaps(branch: Branch, line: Sequence[Commit | None]) -> None:
+    """Refuse a range of which commits are no longer known."""
+    for before, commit in pairwise(line):
+        wanted = commit.parents[:1] if commit is not None else ()
+        if wanted != (() if before is None else (before.id,)):
+            version = commit.version - 1 if commit is not None else 0
+            raise CommitNotFoundError(
+                f"version {version} of branch {branch.name!r} is not there any more, so what changed after it can not "
+                "be told; begin later",
+                branch=branch.name,
+                version=version,
+            )

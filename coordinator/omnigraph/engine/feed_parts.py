@@ -1,0 +1,208 @@
+"""The parts of a change feed: each can be read anywhere, and holds no handle.
+
+Most commits only insert rows. What they inserted is the last fragments of the version they made, so a stretch of such
+commits is read like a table, from the last of their versions alone. Every other commit is compared with the one before.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.engine.diff_rows import BLOB_ROWS_MAX
+from omnigraph.engine.integrity import ENGINE
+from omnigraph.engine.row_changes import TableAt
+from omnigraph.engine.shares import Share
+from omnigraph.errors import CorruptGraphError
+from omnigraph.model.lineage import Commit
+from omnigraph.model.schema import TableType
+from omnigraph.rules.feed import (
+    DELETE,
+    INSERT,
+    POSTIMAGE,
+    PREIMAGE,
+    Told,
+    changed_among,
+    feed_schema,
+    names_in,
+    of_every_type,
+    shown,
+    shown_table,
+    told_of,
+)
+from omnigraph.rules.records import plain_schema
+from omnigraph.rules.row_changes import CHANGED, field_of
+from omnigraph.rules.values import Column, compute
+from omnigraph.storage.lance_diff import Piece, SomeRows, blobs_at, differing, every_row, in_parts
+from omnigraph.storage.relations import Readable, Spread
+from omnigraph.storage.roots import StorageOptions
+
+ROWS_TOGETHER: Final = 8_192
+FEW_ROWS_MAX: Final = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What one commit did to a table: it was one way before and is another way now."""
+
+    told: Told
+    old: TableAt
+    new: TableAt
+    inserted: int | None = None
+    """How many rows came, if nothing else was done."""
+    touched: int | None = None
+    """How many rows were changed in any way, if that is known."""
+    expired: Commit | None = None
+    """The commit before, if what it held is gone: then only what was inserted can be told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Insertions:
+    """Rows that came, in the order of their commits: some fragments of one version."""
+
+    kind: TableType
+    names: tuple[str | None, ...]
+    share: Share
+    told: tuple[Told, ...]
+    ends: tuple[int, ...]
+    """Where the rows of each commit end."""
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Stream the rows."""
+        schema, ends, done = feed_schema(self.kind), np.asarray(self.ends, np.int64), 0
+        for batch in _together(self.share.batches(), self.share.batch_rows or ROWS_TOGETHER):
+            places = np.arange(done, done + batch.num_rows)
+            done += batch.num_rows
+            if done > self.ends[-1]:
+                break
+            first, last = np.searchsorted(ends, places[[0, -1]], side="right")
+            which = np.searchsorted(ends[first : last + 1], places, side="right")
+            change = pa.array([INSERT] * batch.num_rows, pa.string())
+            columns = [*shown(self.kind, self.names, batch), change, *told_of(self.told[first : last + 1], which)]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+        if done != self.ends[-1]:
+            raise CorruptGraphError(
+                f"version {self.share.version} of {self.share.uri} has other rows than its commits told of"
+            )
+
+
+def _together(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """Make few batches of many small ones: a fragment may have a hundred rows."""
+    waiting: list[pa.RecordBatch] = []
+    count = 0
+    for batch in batches:
+        waiting.append(batch)
+        count += batch.num_rows
+        if count >= rows:
+            yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
+            waiting, count = [], 0
+    if count:
+        yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparisons:
+    """Commits that changed rows of one table, each compared with the one before."""
+
+    kind: TableType
+    uri: str
+    options: StorageOptions
+    steps: tuple[Step, ...]
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Stream the rows, in the order of the commits; what was comes before what is."""
+        for step in self.steps:
+            lost, come = self._pieces(step)
+            before, after = self._rows(step.old, lost), self._rows(step.new, come)
+            if lost and come:
+                yield from self._changed(step, before, after)
+            else:  # ids are unique within a version: what only one side has can not meet another
+                yield from self._stored(step, before, DELETE)
+                yield from self._stored(step, after, INSERT)
+
+    def _pieces(self, step: Step) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
+        old, new = step.old.pin, step.new.pin
+        if old is not None and new is not None:
+            return differing(self.uri, old.lance_version, new.lance_version, self.options)
+        every = [() if pin is None else every_row(self.uri, pin.lance_version, self.options) for pin in (old, new)]
+        return every[0], every[1]
+
+    def _rows(self, at: TableAt, pieces: tuple[Piece, ...]) -> tuple[SomeRows, ...]:
+        if at.pin is None:
+            return ()
+        table, names, version = shown_table(self.kind), names_in(self.kind, at.kind), at.pin.lance_version
+        return tuple(
+            SomeRows(uri=self.uri, version=version, options=self.options, table=table, names=names, pieces=part)
+            for part in in_parts(pieces)
+        )
+
+    def _stored(self, step: Step, parts: tuple[SomeRows, ...], change: str) -> Iterator[pa.RecordBatch]:
+        has_blobs = any(column.is_blob for column in shown_table(self.kind).columns)
+        for part in parts:
+            wanted = ["id", *(name for name in part.names if name is not None)]
+            for rows in part.stored(wanted, has_blobs=has_blobs):
+                changes = pa.array([change] * rows.num_rows, pa.string())
+                yield self._told(step, shown(self.kind, part.names, rows), changes)
+
+    def _changed(
+        self, step: Step, before: tuple[SomeRows, ...], after: tuple[SomeRows, ...]
+    ) -> Iterator[pa.RecordBatch]:
+        table = shown_table(self.kind)
+        relations = {"old": Spread(table.schema, before), "new": Spread(table.schema, after)}
+        has_blobs = any(column.is_blob for column in table.columns)
+        for batch in self._found(relations):
+            size = BLOB_ROWS_MAX if has_blobs else max(1, batch.num_rows)
+            for start in range(0, batch.num_rows, size):
+                rows = batch.slice(start, size)
+                yield self._image(step, rows, "old")
+                yield self._image(step, rows, "new")
+
+    def _found(self, relations: dict[str, Spread]) -> Iterable[pa.RecordBatch]:
+        rows = sum(part.rows for side in relations.values() for part in side.parts if isinstance(part, SomeRows))
+        if rows > FEW_ROWS_MAX:
+            return ENGINE.run(CHANGED, relations)
+        return changed_among(*(relations[name].reader().read_all() for name in ("old", "new")))
+
+    def _image(self, step: Step, rows: pa.RecordBatch, side: str) -> pa.RecordBatch:
+        """Return the rows of one side as they are shown, with what became of them."""
+        is_old = side == "old"
+        at = step.old if is_old else step.new
+        alone, both = (DELETE, PREIMAGE) if is_old else (INSERT, POSTIMAGE)
+        there: Any = rows.filter(compute.is_valid(rows.column(side)))
+        change = compute.if_else(compute.is_null(there.column("new" if is_old else "old")), alone, both)
+        structs, names = there.column(side), names_in(self.kind, at.kind)
+        columns: list[Column] = [there.column("id")]
+        for number, column in enumerate(shown_table(self.kind).columns):
+            part = field_of(structs, number)
+            if column.is_blob:
+                part = self._blobs(at, names[number], there.column(f"{side}_at"))
+            columns.append(part)
+        wanted = plain_schema(self.kind)
+        fitted = [
+            part if part.type == field.type else part.cast(field.type)
+            for part, field in zip(columns, wanted, strict=True)
+        ]
+        return self._told(step, fitted, change)
+
+    def _blobs(self, at: TableAt, name: str | None, places: Column) -> Column:
+        if at.pin is None or name is None:
+            return pa.nulls(len(places), pa.large_binary())
+        return blobs_at(self.uri, at.pin.lance_version, name, places, self.options)
+
+    def _told(self, step: Step, columns: list[Column], change: Column) -> pa.RecordBatch:
+        told = told_of([step.told], np.zeros(len(change), np.int64))
+        return pa.RecordBatch.from_arrays([*columns, change, *told], schema=feed_schema(self.kind))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfEveryType:
+    """A part of a feed of one type, as part of a feed of all."""
+
+    kind: TableType
+    part: Readable
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Stream the rows."""
+        return (of_every_type(self.kind, rows) for rows in self.part.batches())

@@ -1,0 +1,220 @@
+"""Optimize: small fragments become few large ones, indexes cover them, and plain readers see what `main` is.
+
+No row changes, so nothing is promised: one that is killed leaves files that nothing refers to, and a publish makes
+all that was sealed visible at once, or nothing. If a table was written to meanwhile, what was rewritten is sealed
+again on what it is now, as far as it still fits.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from omnigraph.engine.announcing import Announcement
+from omnigraph.engine.changes import AddCommit
+from omnigraph.engine.deltas import uri_of
+from omnigraph.engine.history import History
+from omnigraph.engine.session import Session
+from omnigraph.engine.upkeep import at_once
+from omnigraph.errors import ContentionError, OmnigraphError, VersionConflictError
+from omnigraph.failpoints import MaintenancePoint, reach
+from omnigraph.ids import CommitId, TableId
+from omnigraph.model.cleanups import Trouble
+from omnigraph.model.lineage import MAIN, Branch, Commit
+from omnigraph.model.optimizing import OptimizedTable, OptimizeReport
+from omnigraph.model.schema import TableType
+from omnigraph.model.tables import Pin
+from omnigraph.rules.refs import Draft
+from omnigraph.storage.lance_compacting import SHOWS, Compacting, Rewritten, Task
+from omnigraph.storage.lance_door import Sealed
+from omnigraph.storage.lance_files import TableFiles
+from omnigraph.storage.lance_indexing import Segment
+
+SEALS_MAX = 100
+OPERATION = "optimize"
+
+
+@dataclass(slots=True)
+class _Work:
+    """What was done for one table so far."""
+
+    kind: TableType
+    uri: str
+    rewritten: list[Rewritten] = field(default_factory=list)
+    segments: list[Segment] = field(default_factory=list)
+    fragments_before: int = 0
+    fragments_after: int = 0
+
+    @property
+    def stats(self) -> OptimizedTable:
+        """What is told of it."""
+        return OptimizedTable(
+            fragments_before=self.fragments_before,
+            fragments_after=self.fragments_after,
+            bytes_written=sum(one.bytes for one in self.rewritten),
+            indexed=tuple(segment.column for segment in self.segments),
+        )
+
+
+class Optimizing:
+    """Compacts the tables of a branch."""
+
+    def __init__(self, session: Session, history: History, actor: str | None) -> None:
+        self._session = session
+        self._history = history
+        self._actor = actor
+        self._compacting = Compacting(session.root.options)
+        self._files = TableFiles(session.root.options)
+        self._troubles: dict[str, Trouble] = {}
+
+    def optimize(self, branch: str, types: Sequence[str] | None, rows: int) -> OptimizeReport:
+        """Compact what there is to compact, for some types or for all, and make it visible in one commit."""
+        self._refuse_pending()
+        held, base = self._history.head(branch)
+        announcement = Announcement(self._session, base.id)
+        works: dict[TableId, _Work] = {}
+        try:
+            landed = self._landed(branch, types, rows, works, announcement)
+        finally:
+            announcement.end()
+        shown = self._show() if branch == MAIN else ()
+        return OptimizeReport(
+            branch=held.name,
+            commit=None if landed is None else landed.id,
+            version=None if landed is None else landed.version,
+            tables={str(work.kind.table): work.stats for work in works.values() if work.rewritten},
+            shown=shown,
+            troubles=tuple(self._troubles.values()),
+        )
+
+    def _refuse_pending(self) -> None:
+        pending = self._session.sidecars.pending()
+        if pending:
+            raise ContentionError(
+                f"nothing was optimized: {len(pending)} writes are promised and not finished, the first of them "
+                f"{pending[0].operation}; try again, or run recover if their writers are dead"
+            )
+
+    def _landed(
+        self,
+        branch: str,
+        types: Sequence[str] | None,
+        rows: int,
+        works: dict[TableId, _Work],
+        announcement: Announcement,
+    ) -> Commit | None:
+        """Rewrite, seal and publish; again on what a table is now, if it was written to meanwhile."""
+        commit = CommitId(self._session.sources.mint())
+        for _ in range(SEALS_MAX):
+            held, head = self._history.head(branch)
+            catalog = self._history.catalog(head)
+            kinds = catalog.table_types if types is None else [catalog.table_type(name) for name in types]
+            born = [kind for kind in kinds if kind.table_id in head.pins and str(kind.table) not in self._troubles]
+            for kind in born:
+                works.setdefault(kind.table_id, _Work(kind, uri_of(self._session, kind)))
+            self._rewrite([works[kind.table_id] for kind in born], head, rows, announcement)
+            reach(MaintenancePoint.OPTIMIZE_REWRITTEN)
+            pins = self._sealed([work for work in works.values() if work.rewritten], head)
+            if not pins:
+                return None
+            reach(MaintenancePoint.OPTIMIZE_SEALED)
+            try:
+                landed = self._publish(held, head, pins, works, commit)
+            except VersionConflictError:
+                continue
+            reach(MaintenancePoint.OPTIMIZE_PUBLISHED)
+            return landed
+        raise ContentionError("nothing was optimized: the tables kept changing; try again")
+
+    def _rewrite(self, works: Sequence[_Work], head: Commit, rows: int, announcement: Announcement) -> None:
+        """Write anew what is small or thinned out, several pieces at once; what was written before and fits is kept."""
+        todo: list[tuple[_Work, int, Task]] = []
+        for work in works:
+            version = head.pins[work.kind.table_id].lance_version
+            with self._noting(work):
+                work.rewritten = self._compacting.fitting(work.uri, version, work.rewritten)
+                if not work.rewritten:
+                    announcement.now(work.kind.table_id)
+                    todo += [(work, version, task) for task in self._compacting.plan(work.uri, version, rows)]
+
+        def rewrite(one: tuple[_Work, int, Task]) -> Rewritten:
+            return self._compacting.rewrite(one[0].uri, one[1], one[2])
+
+        for (work, _, _), answer in at_once(rewrite, todo):
+            with self._noting(work):
+                work.rewritten.append(answer.result())
+
+    def _sealed(self, works: Sequence[_Work], head: Commit) -> dict[TableId, Pin]:
+        """Seal what was rewritten on the newest pins, with indexes that cover it."""
+        pins: dict[TableId, Pin] = {}
+        for work in works:
+            pin = head.pins[work.kind.table_id]
+            with self._noting(work):
+                sealed = self._seal(work, pin)
+                pins[pin.table] = Pin(
+                    table=pin.table,
+                    version=pin.version + 1,
+                    lance_version=sealed.lance_version,
+                    transaction=sealed.transaction,
+                    rows=sealed.rows,
+                )
+        return pins
+
+    def _seal(self, work: _Work, pin: Pin) -> Sealed:
+        mint, indexes = self._session.sources.mint, self._session.indexes
+        sealed = self._compacting.seal(work.uri, pin.lance_version, work.rewritten, mint())
+        work.fragments_before = self._compacting.fragments(work.uri, pin.lance_version)
+        work.fragments_after = self._compacting.fragments(work.uri, sealed.lance_version)
+        columns = indexes.columns(work.uri, pin.lance_version)
+        if not columns:
+            return sealed
+        if not indexes.fits(work.uri, sealed.lance_version, work.segments):
+            work.segments = [indexes.build_whole(work.uri, sealed.lance_version, column) for column in columns]
+        return indexes.replace(work.uri, sealed.lance_version, work.segments, mint())
+
+    def _publish(
+        self, held: Branch, head: Commit, pins: Mapping[TableId, Pin], works: Mapping[TableId, _Work], commit: CommitId
+    ) -> Commit:
+        keys = {table: str(works[table].kind.table) for table in pins}
+        draft = Draft(
+            id=commit,
+            branch=held.name,
+            incarnation=held.incarnation,
+            operation=OPERATION,
+            schema_hash=head.schema_hash,
+            base_schema=head.schema_hash,
+            pins=pins,
+            expected={table: head.pins[table] for table in pins},
+            table_keys=keys,
+        )
+        stamp = self._session.stamp(self._actor)
+        return self._session.publisher.publish(AddCommit(manifest=self._session.manifest, draft=draft, stamp=stamp))
+
+    def _show(self) -> tuple[str, ...]:
+        """Let plain readers see every table as `main` has it; return those that they saw otherwise."""
+        _, head = self._history.head(MAIN)
+        catalog = self._history.catalog(head)
+        works = [_Work(kind, uri_of(self._session, kind)) for kind in catalog.table_types if kind.table_id in head.pins]
+
+        def show(work: _Work) -> bool:
+            wanted = head.pins[work.kind.table_id].lance_version
+            plain = self._files.plain_head(work.uri)
+            if self._files.restored(work.uri, plain, SHOWS) == wanted:
+                return False
+            self._compacting.show(work.uri, wanted, plain)
+            return True
+
+        shown = []
+        for work, answer in at_once(show, works):
+            with self._noting(work):
+                if answer.result():
+                    shown.append(str(work.kind.table))
+        return tuple(shown)
+
+    @contextmanager
+    def _noting(self, work: _Work) -> Iterator[None]:
+        """Note what can not be done for one table, and go on with the others."""
+        try:
+            yield
+        except OmnigraphError as problem:
+            work.rewritten = []
+            self._troubles[str(work.kind.table)] = Trouble(table=str(work.kind.table), reason=problem.message)

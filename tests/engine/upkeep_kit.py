@@ -1,0 +1,90 @@
+"""What the tests of upkeep share: a graph of every kind of column, time that has gone by, and what is in storage."""
+
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import omnigraph as og
+from omnigraph import failpoints
+from omnigraph.engine.upkeep import Places
+from omnigraph.rules.table_files import HINT, unit_of
+from omnigraph.storage.lance_files import TableFiles
+
+SCHEMA = """
+    node Person { name: String @key  age: I32?  score: F64?  tags: [String]  day: Date?  mail: String? @unique }
+    node Photo { name: String @key  image: Blob? }
+    edge Knows: Person -> Person { since: DateTime? }
+"""
+LONG_AGO = timedelta(days=30)
+
+
+def person(name: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "tags": [], **more}
+
+
+def aged(root: Path, by: timedelta = LONG_AGO) -> None:
+    """Let time go by for everything that is stored now."""
+    for path in root.rglob("*"):
+        if path.is_file():
+            then = path.stat().st_mtime - by.total_seconds()
+            os.utime(path, (then, then))
+
+
+def content(snapshot: og.Snapshot) -> dict[str, list[dict[str, Any]]]:
+    """Every row of every type, in the order of ids; NaN is spelled, so that it equals itself."""
+    found = {}
+    for key in snapshot.tables:
+        rows = snapshot.read(key.name).to_pylist()
+        plain = ({name: _plain(value) for name, value in row.items()} for row in rows)
+        found[str(key)] = sorted(plain, key=lambda row: str(row["id"]))
+    return found
+
+
+def _plain(value: Any) -> Any:
+    return "NaN" if isinstance(value, float) and value != value else value
+
+
+def table_files(root: Path) -> set[str]:
+    """The files of tables, relative to the root."""
+    folders = (root / "nodes", root / "edges")
+    return {str(p.relative_to(root)) for folder in folders for p in folder.rglob("*") if p.is_file()}
+
+
+def reachable(graph: og.Graph) -> set[str]:
+    """The units of files that commits which have not expired, plain readers and births refer to."""
+    session, history = graph._session, graph._history
+    files, places = TableFiles(session.root.options), Places(history)
+    found: set[str] = set()
+    for row in session.manifest.every_commit(session.publisher.read()):
+        commit = row.commit
+        for pin in places.pins(commit) if commit.expired_at is None else ():
+            location = places.known[pin.table].location
+            facts = files.version(session.root.uri(location), pin.lance_version)
+            found |= {f"{location}/{unit}" for unit in facts.units}
+    for place in places.known.values():
+        uri = session.root.uri(place.location)
+        if (Path(str(session.root)) / place.location).is_dir():
+            for version in (1, files.plain_head(uri)):
+                found |= {f"{place.location}/{unit}" for unit in (HINT, *files.version(uri, version).units)}
+    return found
+
+
+def units(names: set[str]) -> set[str]:
+    """The units that files belong to."""
+    found = set()
+    for name in names:
+        folder, table, path = name.split("/", 2)
+        unit = unit_of(path)
+        assert unit is not None, name
+        found.add(f"{folder}/{table}/{unit[1]}")
+    return found
+
+
+def die_at(patch: pytest.MonkeyPatch, point: str) -> Callable[[], None]:
+    """Let this process stop dead at a place, once; return what makes it live again."""
+    patch.setattr(failpoints, "_PLANS", failpoints.parse(f"{point}=raise*1"))
+    return lambda: patch.setattr(failpoints, "_PLANS", {})

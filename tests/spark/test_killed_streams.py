@@ -1,0 +1,92 @@
+"""Streaming queries whose processes are killed (-9) in the middle of a batch, and start again from their checkpoint.
+
+The stream tells what changes in one graph as rows of another, which refuses a row that comes twice. Whatever dies,
+afterwards every change is there exactly once, also if commits are cleaned up in between. With `OMNIGRAPH_DEEP=1` it
+dies at every failpoint, twice in a row, and whole applications die at every failpoint too.
+"""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.spark.applications import Application, wait_until
+from tests.spark.fault_kit import FAILURES, Fault
+from tests.spark.stream_kit import SINK_SCHEMA, SOURCE_SCHEMA, events, expected, landed, sink_with
+
+import omnigraph as og
+from omnigraph.failpoints import Failpoint
+from omnigraph.testing.crash_matrix import WRITE_POINTS
+
+pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+DEEP = os.environ.get("OMNIGRAPH_DEEP") == "1"
+POINTS = tuple(point for point in Failpoint if point in WRITE_POINTS)
+STAGING = (Failpoint.BEFORE_STAGE, Failpoint.AFTER_STAGE)
+SOME = (Failpoint.AFTER_SIDECAR, Failpoint.AFTER_SWAP)
+CHILD = "tests.spark.stream_kit"
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> og.Graph:
+    """Four commits: two that insert, one that updates and inserts, one that deletes."""
+    graph = og.init(tmp_path / "source", SOURCE_SCHEMA)
+    for people in (["Ann", "Ben"], ["Cid"], ["Ben", "Dan"]):
+        write(graph, *people)
+    with graph.transaction() as tx:
+        tx.delete("Person", ids=["Ann"])
+    return graph
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> og.Graph:
+    return og.init(tmp_path / "target", SINK_SCHEMA)
+
+
+def write(graph: og.Graph, *people: str) -> None:
+    with graph.transaction() as tx:
+        tx.upsert("Person", [{"name": name, "age": graph.refresh().version} for name in people])
+
+
+def fault_at(point: Failpoint, skip: int) -> Fault:
+    """A fault that strikes whoever gets there, when so many have passed."""
+    plan = f"{point}=kill@{skip}"
+    return Fault(tasks=plan) if point in STAGING else Fault(commit=plan)
+
+
+@pytest.mark.parametrize("point", POINTS if DEEP else SOME)
+def test_a_worker_is_killed_in_a_batch_and_every_change_lands_once(
+    spark: SparkSession, source: og.Graph, target: og.Graph, tmp_path: Path, point: Failpoint
+) -> None:
+    checkpoint = tmp_path / "c"
+    stream = events(spark, source.root, startingVersion=1, maxCommitsPerTrigger=2)
+    for _ in range(2 if DEEP else 1):
+        with pytest.raises(FAILURES):
+            sink_with(fault_at(point, 0), stream, target.root, checkpoint)
+        target.recover()
+        target.cleanup(keep=1)
+        write(source, f"late-{source.refresh().version}")
+    sink_with(Fault(), stream, target.root, checkpoint)
+    assert landed(target) == expected(source)
+    assert len({commit.message for commit in target.log(limit=None)}) == target.refresh().version
+
+
+@pytest.mark.skipif(not DEEP, reason="only with OMNIGRAPH_DEEP=1: each needs two Javas of its own")
+@pytest.mark.parametrize("point", POINTS)
+def test_a_whole_application_is_killed_in_a_batch_and_its_successor_goes_on(
+    source: og.Graph, target: og.Graph, tmp_path: Path, point: Failpoint
+) -> None:
+    arguments = (CHILD, source.root, target.root, str(tmp_path / "c"))
+    parked = f"{point}=park:{tmp_path / 'never'}"
+    with Application(tmp_path, *arguments, failpoints=parked) as query:
+        wait_until((tmp_path / "never.parked").exists, "a batch in the middle of it", query.is_alive)
+        query.kill()
+        assert query.ended() == -signal.SIGKILL
+        query.gone()
+    target.recover()
+    target.cleanup(keep=1)
+    with Application(tmp_path, *arguments) as query:
+        assert query.ended() == 0, query.said
+        assert query.said.splitlines()[-1] == "done"
+    assert landed(target) == expected(source)
