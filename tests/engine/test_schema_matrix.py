@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from tests.engine.schema_cases import CASES, PAGE, Case, outcomes, page_row
+from tests.engine.schema_cases import CASES, Case
+from tests.engine.schema_outcomes import PAGE, outcomes, page_row
 
 ROOT = Path(__file__).parents[2]
 

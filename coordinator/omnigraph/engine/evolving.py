@@ -91,7 +91,7 @@ class Evolution:
     ) -> dict[TableId, TablePromise]:
         """Stage what the tables need, and make sure that their rows are what the new schema asks for."""
         old, new = planned.old, planned.new
-        checks = SchemaChecks(self._session, old, new, head.pins)
+        checks = SchemaChecks(self._session, old, new, head.pins, planned.backfills)
         refuse(checks.unfitting())
         promises: dict[TableId, TablePromise] = {}
         for each in reshapes(old, new, planned.backfills, is_hard=is_hard):

@@ -26,7 +26,7 @@ from omnigraph.errors import (
 from omnigraph.failpoints import Failpoint, reach
 from omnigraph.ids import CommitId, Incarnation, Sources
 from omnigraph.model.schema import TableType
-from omnigraph.model.staged import RowSet, Staged, StagedOverwrite, StagedUpsert, staged_from_json
+from omnigraph.model.staged import RowSet, Staged, StagedOverwrite, StagedReshape, StagedUpsert, staged_from_json
 from omnigraph.rules.arrow_schema import arrow_schema
 from omnigraph.rules.conform import conform
 from omnigraph.rules.constraints import Violation
@@ -195,8 +195,8 @@ class Part:
             refused=refused and error_of(refused["code"], refused["message"], **refused["facts"]),
         )
         base = BIRTH_VERSION if ticket.base_version is None else ticket.base_version
-        if isinstance(part.staged, StagedUpsert) and part.staged.base_version != base:
-            raise TransactionStateError(f"nothing was applied: an upsert of {kind.table} is based on another version")
+        if isinstance(part.staged, StagedUpsert | StagedReshape) and part.staged.base_version != base:
+            raise TransactionStateError(f"nothing was applied: a part of {kind.table} is based on another version")
         return part
 
 

@@ -7,7 +7,9 @@ from functools import partial
 import pyarrow as pa
 
 from omnigraph.engine.deltas import uri_of
+from omnigraph.engine.engines import cluster_for
 from omnigraph.engine.session import Session
+from omnigraph.engine.spread_reshaping import SpreadReshape
 from omnigraph.engine.table_work import step
 from omnigraph.failpoints import Failpoint
 from omnigraph.ids import PropertyId, TableId
@@ -16,8 +18,11 @@ from omnigraph.model.schema import ENDPOINT_COLUMNS, EdgeType, Property, ScalarT
 from omnigraph.model.sidecar import TablePromise
 from omnigraph.model.tables import Pin
 from omnigraph.rules.arrow_schema import arrow_field, arrow_schema
+from omnigraph.rules.formula_values import worked_out
+from omnigraph.rules.formulas import Formula, columns_of
+from omnigraph.rules.schema_pairs import Backfill
 from omnigraph.rules.schema_values import backfilled, recast
-from omnigraph.rules.values import Column
+from omnigraph.rules.values import Column, compute
 from omnigraph.storage.lance_reshaping import ShapedColumn
 from omnigraph.storage.layout import table_location
 from omnigraph.storage.staging import Ticket
@@ -39,7 +44,7 @@ class Reshape:
 
 
 def reshapes(
-    old: Catalog, new: Catalog, backfills: Mapping[PropertyId, str], *, is_hard: bool = False
+    old: Catalog, new: Catalog, backfills: Mapping[PropertyId, Backfill], *, is_hard: bool = False
 ) -> Iterator[Reshape]:
     """Yield the tables whose columns are others than before; one that is dropped softly keeps its files."""
     before = {kind.table_id: kind for kind in old.table_types}
@@ -56,7 +61,7 @@ def _stored(kind: TableType) -> dict[PropertyId, tuple[str, pa.DataType, bool]]:
     return {identity: (field.name, field.type, field.nullable) for identity, field in fields.items()}
 
 
-def _shaped(old: TableType, new: TableType, backfills: Mapping[PropertyId, str]) -> tuple[ShapedColumn, ...]:
+def _shaped(old: TableType, new: TableType, backfills: Mapping[PropertyId, Backfill]) -> tuple[ShapedColumn, ...]:
     system = ("id", *ENDPOINT_COLUMNS) if isinstance(new, EdgeType) else ("id",)
     schema = arrow_schema(new)
     before = {column.id: column for column in old.properties}
@@ -64,24 +69,36 @@ def _shaped(old: TableType, new: TableType, backfills: Mapping[PropertyId, str])
     return (*ids, *(_column(before.get(column.id), column, backfills.get(column.id)) for column in new.properties))
 
 
-def _column(old: Property | None, new: Property, backfill: str | None) -> ShapedColumn:
+def _column(old: Property | None, new: Property, backfill: Backfill | None) -> ShapedColumn:
     field = arrow_field(new)
     if old is None:
-        make = None if backfill is None else partial(_filled, new, backfill)
-        return ShapedColumn(field=field, source=None, make=make)
+        match backfill:
+            case None:
+                return ShapedColumn(field=field, source=None)
+            case str():
+                return ShapedColumn(field=field, source=None, make=partial(_filled, new, backfill))
+            case _:
+                make = partial(_worked_out, new, backfill)
+                return ShapedColumn(field=field, source=None, make=make, reads=columns_of(backfill))
     if arrow_field(old).type == field.type:
         return ShapedColumn(field=field, source=old.name)
-    return ShapedColumn(field=field, source=old.name, make=partial(_recast, old, new))
+    return ShapedColumn(field=field, source=old.name, make=partial(_recast, old, new), reads=(old.name,))
 
 
-def _filled(column: Property, text: str, _: Column, rows: int) -> Column:
-    return backfilled(column.type, text, rows)
+def _filled(column: Property, text: str, rows: pa.RecordBatch) -> Column:
+    return backfilled(column.type, text, rows.num_rows)
 
 
-def _recast(old: Property, new: Property, values: Column, _: int) -> Column:
+def _worked_out(column: Property, formula: Formula, rows: pa.RecordBatch) -> Column:
+    made = worked_out(formula, rows, column.type)
+    assert not compute.any(made.wrong).as_py()  # noqa: S101  these very rows were looked at before
+    return made.values
+
+
+def _recast(old: Property, new: Property, rows: pa.RecordBatch) -> Column:
     assert isinstance(old.type, ScalarType)  # noqa: S101  a plan allows no other change of what is stored
     assert isinstance(new.type, ScalarType)  # noqa: S101
-    return recast(values, old.type.scalar, new.type.scalar)
+    return recast(rows.column(old.name), old.type.scalar, new.type.scalar)
 
 
 def staged_reshape(session: Session, reshape: Reshape, pin: Pin | None) -> TablePromise:
@@ -95,7 +112,14 @@ def staged_reshape(session: Session, reshape: Reshape, pin: Pin | None) -> Table
     if pin is None:
         session.tables.ensure(uri, arrow_schema(reshape.old))
     ticket = Ticket(uri=uri, base_version=None if pin is None else pin.lance_version)
-    staged = session.staging.reshape(ticket, reshape.columns, is_rewrite=reshape.is_rewrite)
+    cluster = cluster_for(session, pin.rows) if pin is not None and pin.rows and reshape.writes else None
+    if cluster is None:
+        staged = session.staging.reshape(ticket, reshape.columns, is_rewrite=reshape.is_rewrite)
+    else:
+        spread = SpreadReshape(
+            session=session, engine=cluster, kind=reshape.new, ticket=ticket, columns=reshape.columns
+        )
+        staged = spread.staged(is_rewrite=reshape.is_rewrite)
     step(Failpoint.AFTER_STAGE)
     return TablePromise(
         table=reshape.new.table_id,

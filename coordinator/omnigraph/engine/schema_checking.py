@@ -11,9 +11,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.deltas import uri_of
+from omnigraph.engine.engines import cluster_for
 from omnigraph.engine.integrity import Integrity
+from omnigraph.engine.schema_looks import (
+    Look,
+    LookAtFormula,
+    LookAtKeys,
+    LookAtNumbers,
+    LookAtValues,
+    LookForNulls,
+    looked,
+)
 from omnigraph.engine.session import Session
-from omnigraph.ids import TableId
+from omnigraph.engine.spread_integrity import SpreadIntegrity
+from omnigraph.engine.spreading import NO_IDS, SpreadTable, stored_types
+from omnigraph.ids import PropertyId, TableId
 from omnigraph.model.catalog import Catalog
 from omnigraph.model.schema import (
     ANY_NUMBER,
@@ -25,18 +37,18 @@ from omnigraph.model.schema import (
     NodeType,
     Property,
     Range,
-    ScalarType,
     TableType,
     Unique,
 )
 from omnigraph.model.tables import Pin
 from omnigraph.rules.constraints import Violation
-from omnigraph.rules.identity import key_ids
-from omnigraph.rules.row_checks import SAMPLE_MAX, RowChecks
+from omnigraph.rules.row_checks import SAMPLE_MAX
 from omnigraph.rules.schema_changes import identified, is_tighter
-from omnigraph.rules.schema_values import Change, change_of, fits
-from omnigraph.rules.values import Column, compute
+from omnigraph.rules.schema_pairs import Backfill
+from omnigraph.rules.schema_values import Change, change_of
+from omnigraph.rules.values import Column
 from omnigraph.storage.lance_door import Scan
+from omnigraph.storage.relations import Relation, Spread
 
 T = TypeVar("T")
 
@@ -65,6 +77,12 @@ class Asked:
     def _both(self) -> Iterator[tuple[Property, Property]]:
         before = {column.id: column for column in self.old.properties}
         return ((before[column.id], column) for column in self.new.properties if column.id in before)
+
+    @property
+    def added(self) -> tuple[Property, ...]:
+        """The properties that were not there."""
+        before = {column.id for column in self.old.properties}
+        return tuple(column for column in self.new.properties if column.id not in before)
 
     @property
     def required(self) -> tuple[Property, ...]:
@@ -142,14 +160,32 @@ class WholeTable:
         """Return the ids of rows that are taken out: an overwrite names none."""
         return pa.chunked_array([], pa.string())
 
+    def spread_rows(self, columns: Sequence[str]) -> Relation:
+        """Return columns of its rows, in parts that can be read anywhere."""
+        shares = SpreadTable(self.session, self.kind, None, self.pin).table_parts(columns)
+        return Spread(stored_types(self.kind, columns), shares)
+
+    @property
+    def spread_gone(self) -> Relation:
+        """Return the same as :meth:`gone_ids`."""
+        return NO_IDS
+
 
 class SchemaChecks:
     """Runs what two schemas ask for differently over tables that are as the new one has them."""
 
-    def __init__(self, session: Session, old: Catalog, new: Catalog, pins: Mapping[TableId, Pin]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        old: Catalog,
+        new: Catalog,
+        pins: Mapping[TableId, Pin],
+        backfills: Mapping[PropertyId, Backfill] | None = None,
+    ) -> None:
         self._session = session
         self._old, self._new = old, new
         self._pins = pins
+        self._backfills = backfills or {}
         before = {kind.table_id: kind for kind in old.table_types}
         kept = [kind for kind in new.table_types if kind.table_id in before]
         self._asked = [Asked(before[kind.table_id], kind) for kind in kept]
@@ -162,10 +198,18 @@ class SchemaChecks:
         pin = self._pins.get(asked.new.table_id)
         if pin is None or not pin.rows:
             return
+        looks: list[Look] = []
         for column in asked.required:
-            yield from self._nulls(asked.old, column.name, pin)
-        for old, new in asked.numbers:
-            yield from self._misfits(asked, old, new, pin)
+            if cluster_for(self._session, pin.rows) is None:
+                yield from self._nulls(asked.old, column.name, pin)
+            else:
+                looks.append(LookForNulls(kind=asked.old, name=column.name))
+        looks += [LookAtNumbers(kind=asked.new, old=old, new=new) for old, new in asked.numbers]
+        for column in asked.added:
+            formula = self._backfills.get(column.id)
+            if formula is not None and not isinstance(formula, str):
+                looks.append(LookAtFormula(kind=asked.new, new=column, formula=formula))
+        yield from looked(self._session, asked.old, pin, looks)
 
     def violations(self) -> list[Violation]:
         """Return all that is wrong."""
@@ -192,10 +236,11 @@ class SchemaChecks:
         pin = self._pins.get(asked.new.table_id)
         if pin is None or not pin.rows:
             return
-        yield from self._values(asked, pin)
-        for each in asked.constraints:
-            if isinstance(each, Key):
-                yield from self._other_ids(asked.new, each, pin)
+        looks: list[Look] = []
+        if asked.of_rows.properties or asked.of_rows.constraints:
+            looks.append(LookAtValues(kind=asked.of_rows))
+        looks += [LookAtKeys(kind=asked.new, key=each) for each in asked.constraints if isinstance(each, Key)]
+        yield from looked(self._session, asked.new, pin, looks)
 
     def _nulls(self, kind: TableType, name: str, pin: Pin) -> Iterator[Violation]:
         uri, where = uri_of(self._session, kind), pc.field(name).is_null()
@@ -206,44 +251,6 @@ class SchemaChecks:
             ).read_all()
             sample = tuple({"id": each, name: None} for each in some.column("id").to_pylist())
             yield Violation(f"{name} is required", str(kind.table), count, sample)
-
-    def _values(self, asked: Asked, pin: Pin) -> list[Violation]:
-        narrowed = asked.of_rows
-        named = [column.name for column in narrowed.properties]
-        named += [each.column for each in narrowed.constraints if isinstance(each, Range | Check)]
-        checks = RowChecks(narrowed)
-        if named:
-            for batch in self._scan(asked.new, pin, ["id", *dict.fromkeys(named)]):
-                checks.look(batch)
-        return checks.violations
-
-    def _other_ids(self, kind: TableType, key: Key, pin: Pin) -> Iterator[Violation]:
-        """Find rows whose id is not what the key makes of them."""
-        count, sample = 0, list[dict[str, object]]()
-        for batch in self._scan(kind, pin, ["id", *key.columns]):
-            made = key_ids({name: pa.chunked_array([batch.column(name)]) for name in key.columns}, key.columns)
-            other = compute.fill_null(compute.not_equal(made, batch.column("id")), True)
-            found = pa.table({"id": batch.column("id"), "key": made}).filter(other)
-            count += found.num_rows
-            sample += found.slice(0, SAMPLE_MAX - len(sample)).to_pylist()
-        if count:
-            yield Violation(f"@key({', '.join(key.columns)})", str(kind.table), count, tuple(sample))
-
-    def _misfits(self, asked: Asked, old: Property, new: Property, pin: Pin) -> Iterator[Violation]:
-        if not isinstance(old.type, ScalarType) or not isinstance(new.type, ScalarType):
-            return
-        count, sample = 0, list[dict[str, object]]()
-        for batch in self._scan(asked.old, pin, ["id", old.name]):
-            there = batch.column(old.name)
-            bad = compute.and_(compute.is_valid(there), compute.invert(fits(there, old.type.scalar, new.type.scalar)))
-            found = batch.filter(bad)
-            count += found.num_rows
-            sample += found.slice(0, SAMPLE_MAX - len(sample)).to_pylist()
-        if count:
-            yield Violation(f"{new.name}: {new.type}", str(asked.new.table), count, tuple(sample))
-
-    def _scan(self, kind: TableType, pin: Pin, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        yield from self._session.staging.scan(uri_of(self._session, kind), pin.lance_version, columns)
 
     # -- rows together --------------------------------------------------------------------------------
 
@@ -267,7 +274,10 @@ class SchemaChecks:
         nodes = tuple(self._bare(node, asked.get(node.table_id)) for node in self._new.nodes)
         edges = tuple(self._bare(edge, asked[edge.table_id]) for edge in self._new.edges if edge.table_id in asked)
         probe = Catalog(interfaces=(), nodes=_only(nodes, NodeType), edges=_only(edges, EdgeType))
-        return Integrity(self._session, probe, changes, self._pins).violations()
+        cluster = cluster_for(self._session, sum(change.size for change in changes.values()))
+        if cluster is None:
+            return Integrity(self._session, probe, changes, self._pins).violations()
+        return SpreadIntegrity(self._session, probe, changes, self._pins, cluster).violations()
 
     @staticmethod
     def _bare(kind: TableType, asked: Asked | None) -> TableType:

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.engine.answering import ANSWERS, answer, answers
 from omnigraph.engine.merged_rows import MergedRows
 from omnigraph.engine.parts import Part, gather
 from omnigraph.engine.row_changes import RowChanges
@@ -40,8 +41,6 @@ from omnigraph.storage.lance_rows import PlacesSeen, row_sets
 from omnigraph.storage.relations import ClusterEngine, Found, Made, Relation
 from omnigraph.storage.staging import Staging, Ticket
 
-ANSWERS: Final = pa.schema([("text", pa.string())])
-EVERY_ANSWER: Final = "SELECT text FROM answers"
 GOING_COLUMNS: Final = pa.schema([("ours_place", pa.int64()), ("deal", pa.int64())])
 
 
@@ -235,14 +234,3 @@ def broken_alone(
     make = CheckingRows(kind=kind, ticket=ticket)
     made = Made(rows=rows, given=stored_types(kind, columns), make=make, schema=ANSWERS)
     return gather("upsert", answers(engine, made), ticket, kind).violations
-
-
-def answers(engine: ClusterEngine, made: Made) -> list[str]:
-    """Return what all tasks say."""
-    told = engine.run(EVERY_ANSWER, {"answers": made}).read_all()
-    return [str(text) for text in told.column("text").to_pylist()]
-
-
-def answer(text: str) -> pa.RecordBatch:
-    """Return what one task says."""
-    return pa.RecordBatch.from_arrays([pa.array([text], pa.string())], schema=ANSWERS)

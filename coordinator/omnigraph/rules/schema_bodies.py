@@ -15,6 +15,7 @@ from omnigraph.model.schema import (
     VectorType,
     did_you_mean,
 )
+from omnigraph.rules.formulas import Formula, parse_formula
 from omnigraph.rules.schema_checks import (
     COLUMN_CONSTRAINTS,
     CONSTRAINTS,
@@ -30,7 +31,17 @@ from omnigraph.rules.schema_checks import (
 from omnigraph.rules.schema_constraints import COLUMN_CONSTRAINT_KINDS, check_column
 from omnigraph.rules.schema_draft import Placed, PropertyDraft
 from omnigraph.rules.schema_source import MarkedError
-from omnigraph.rules.schema_text import Attribute, EdgeText, InterfaceText, Member, NodeText, PropertyText, Word
+from omnigraph.rules.schema_text import (
+    Attribute,
+    EdgeText,
+    InterfaceText,
+    Member,
+    Named,
+    NodeText,
+    PropertyText,
+    Quoted,
+    Word,
+)
 
 PROPERTIES_MAX = 2_000
 ENDS = ("from", "to")
@@ -135,6 +146,8 @@ def _check_property_names(names: Sequence[Word], kind: TypeKind) -> None:
 
 def _property(each: _Annotated) -> PropertyDraft:
     remarks = [attribute for attribute in each.attributes if attribute.name.text not in COLUMN_CONSTRAINTS]
+    formulas = [(attribute, _formula(attribute)) for attribute in remarks]
+    remarks = [attribute for attribute, formula in formulas if formula is None]
     for attribute in remarks:
         _check_property_annotation(attribute)
     return PropertyDraft(
@@ -143,7 +156,19 @@ def _property(each: _Annotated) -> PropertyDraft:
         nullable=each.written.type.nullable,
         annotations=tuple(read_annotation(attribute) for attribute in remarks),
         mark=each.written.name.mark,
+        formula=next((formula for _, formula in formulas if formula is not None), None),
     )
+
+
+def _formula(attribute: Attribute) -> Formula | None:
+    """Return the expression of ``@backfill(expr="…")``; None if this is something else."""
+    match attribute.arguments:
+        case (Named(name=Word(text="expr"), value=value),) if attribute.name.text == "backfill":
+            if not isinstance(value, Quoted):
+                raise MarkedError(value.mark, "an expression is written in quotes", 'write expr="…"')
+            return parse_formula(value)
+        case _:
+            return None
 
 
 def _said_of(column: PropertyDraft, attributes: Sequence[Attribute], kind: TypeKind) -> list[Placed]:
@@ -185,9 +210,10 @@ def _check_property_annotation(attribute: Attribute) -> None:
         if name == "rename_from":
             check_earlier_name(attribute, annotation, IDENTIFIER)
     if name == "backfill":
-        annotation = read_annotation(attribute)
-        if annotation.value is None or annotation.options:
-            raise MarkedError(attribute.mark, "@backfill takes one value and no options", 'write @backfill("value")')
+        hint = 'write @backfill("value") or @backfill(expr="…")'
+        if len(attribute.arguments) != 1 or isinstance(attribute.arguments[0], Named):
+            raise MarkedError(attribute.mark, "@backfill takes one value, or one expression", hint)
+        read_annotation(attribute)
 
 
 def check_embeds(embeds: Sequence[Embed], properties: Sequence[PropertyDraft], kind: TypeKind) -> None:

@@ -25,8 +25,11 @@ from omnigraph.model.schema import (
     Unique,
 )
 from omnigraph.model.schema_plan import Cost, DropMode, Problem, Step, StepKind, Support
-from omnigraph.rules.schema_pairs import lasting
+from omnigraph.rules.formula_types import check_formula, columns_there
+from omnigraph.rules.formulas import Formula
+from omnigraph.rules.schema_pairs import Backfill, lasting
 from omnigraph.rules.schema_print import print_constraint, print_property
+from omnigraph.rules.schema_source import MarkedError
 from omnigraph.rules.schema_values import Change, change_of, misfit_of
 
 ORDER = (
@@ -54,7 +57,7 @@ class Given:
     """What is known about a change beside the two schemas."""
 
     rows: Mapping[TableId, int] = field(default_factory=dict)
-    backfills: Mapping[PropertyId, str] = field(default_factory=dict)
+    backfills: Mapping[PropertyId, Backfill] = field(default_factory=dict)
     may_lose: bool = False
 
     @property
@@ -170,15 +173,30 @@ class _Between:
                 instead='say what they get with @backfill("value"), or write a "?" after the type',
             )
             return self._refused(StepKind.ADD_PROPERTY, column.name, problem, **told)
-        misfit = misfit_of(column.type, value)
+        misfit = self._misfit(column, value)
         if misfit is not None:
-            problem = Problem(
-                code="BACKFILL_MISFIT",
-                reason=f"@backfill({value!r}) is no {column.type}: {misfit}",
-                instead="write a value of the property's type",
-            )
-            return self._refused(StepKind.ADD_PROPERTY, column.name, problem, **told)
+            return self._refused(StepKind.ADD_PROPERTY, column.name, misfit, **told)
         return self._step(StepKind.ADD_PROPERTY, column.name, cost=Cost.COLUMN, **told)
+
+    def _misfit(self, column: Property, value: Backfill) -> Problem | None:
+        """Say why rows can not get this in a property; None if they can."""
+        if isinstance(value, str):
+            wrong, instead = misfit_of(column.type, value), "write a value of the property's type"
+            reason = f"@backfill({value!r}) is no {column.type}: {wrong}"
+        else:
+            wrong, instead = self._wrong_formula(column, value)
+            reason = f"the expression is not one for {column.name!r}: {wrong}"
+        return None if wrong is None else Problem(code="BACKFILL_MISFIT", reason=reason, instead=instead)
+
+    def _wrong_formula(self, column: Property, formula: Formula) -> tuple[str | None, str]:
+        old = self.old
+        columns = columns_there(old) if isinstance(old, StoredType) else {}
+        try:
+            check_formula(formula, columns, column.type)
+        except MarkedError as problem:
+            place = f"line {problem.mark.line}, column {problem.mark.column}"
+            return f"{place}: {problem.problem}", problem.hint or "write an expression over what rows have before"
+        return None, ""
 
     def _refused(self, kind: StepKind, column: str | None, problem: Problem, **told: object) -> Step:
         return self._step(kind, column, support=Support.UNSUPPORTED, problem=problem, **told)

@@ -4,18 +4,23 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from omnigraph.model.schema import Annotation, Cardinality, Constraint, PropertyType
+from omnigraph.rules.formulas import Formula
 from omnigraph.rules.schema_source import Mark, Source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PropertyDraft:
-    """A property; ``mark`` is its name's place, or its interface's in the list a node implements."""
+    """A property; ``mark`` is its name's place, or its interface's in the list a node implements.
+
+    ``formula`` says what rows that are there get in it.
+    """
 
     name: str
     type: PropertyType
     nullable: bool
     annotations: tuple[Annotation, ...]
     mark: Mark
+    formula: Formula | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,15 +2,18 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from omnigraph.ids import PropertyId, TypeId
 from omnigraph.model.catalog import Catalog
 from omnigraph.model.schema import Annotation, DeclaredType, TypeKind
 from omnigraph.model.schema_plan import Problem, Step, StepKind, Support
+from omnigraph.rules.formulas import Formula
 from omnigraph.rules.schema_compile import assign_ids
 from omnigraph.rules.schema_draft import EdgeDraft, InterfaceDraft, NodeDraft, PropertyDraft, SchemaDraft, TypeDraft
 
+Backfill: TypeAlias = str | Formula
+"""What rows that are there get in a property: a value, as it is written, or an expression."""
 RENAME_FROM, BACKFILL = "rename_from", "backfill"
 PASSING = (RENAME_FROM, BACKFILL)
 """Annotations that speak of the change to a schema, and not of the schema."""
@@ -23,7 +26,7 @@ class Successor:
     """A schema that follows another: with its identities, and with what its text says about the change."""
 
     catalog: Catalog
-    backfills: Mapping[PropertyId, str]
+    backfills: Mapping[PropertyId, Backfill]
     problems: tuple[Step, ...]
 
 
@@ -143,11 +146,11 @@ def _plain(properties: tuple[PropertyDraft, ...]) -> tuple[PropertyDraft, ...]:
     return tuple(replace(column, annotations=lasting(column.annotations)) for column in properties)
 
 
-def _backfills(draft: SchemaDraft, catalog: Catalog) -> Iterator[tuple[PropertyId, str]]:
+def _backfills(draft: SchemaDraft, catalog: Catalog) -> Iterator[tuple[PropertyId, Backfill]]:
     """Yield what rows that are there get in a property."""
     drafts: tuple[TypeDraft, ...] = (*draft.nodes, *draft.edges)
     for each, kind in zip(drafts, catalog.table_types, strict=True):
         for written, column in zip(each.properties, kind.properties, strict=True):
-            value = _said(written.annotations, BACKFILL)
+            value = written.formula or _said(written.annotations, BACKFILL)
             if value is not None:
                 yield column.id, value

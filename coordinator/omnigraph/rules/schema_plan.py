@@ -8,7 +8,7 @@ from omnigraph.model.catalog import Catalog
 from omnigraph.model.schema_plan import SchemaPlan
 from omnigraph.rules.schema_changes import Given, steps_between
 from omnigraph.rules.schema_compile import describe_schema
-from omnigraph.rules.schema_pairs import successor
+from omnigraph.rules.schema_pairs import Backfill, successor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +18,7 @@ class Planned:
     old: Catalog
     new: Catalog
     plan: SchemaPlan
-    backfills: Mapping[PropertyId, str]
+    backfills: Mapping[PropertyId, Backfill]
 
 
 def plan_schema(

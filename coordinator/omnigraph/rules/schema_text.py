@@ -76,10 +76,18 @@ class Word:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quoted:
-    """A string; ``text`` is what it means, without quotes and escapes."""
+    """A string; ``text`` is what it means, without quotes and escapes, and ``raw`` how it is written."""
 
     text: str
     mark: Mark
+    raw: str = ""
+
+    def place(self, at: int) -> Mark:
+        """Return where a character of its text stands; a string can not contain a line end."""
+        column = 1
+        for _ in range(at):
+            column += 2 if self.raw[column : column + 1] == "\\" else 1
+        return Mark(line=self.mark.line, column=self.mark.column + column)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,7 +267,7 @@ def _argument(node: Any) -> Argument:
 def _literal(token: Any) -> Literal:
     match token.type:
         case "STRING":
-            return Quoted(text=_unescaped(str(token), _mark(token)), mark=_mark(token))
+            return Quoted(text=_unescaped(str(token), _mark(token)), mark=_mark(token), raw=str(token))
         case "NUMBER":
             return _number(token)
         case _:

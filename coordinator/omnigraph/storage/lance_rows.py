@@ -277,10 +277,12 @@ def scan_row_ids(
     ).to_reader()
 
 
-def scan_all(handle: LanceDataset) -> Iterator[pa.RecordBatch]:
-    """Stream every row, blobs as bytes."""
+def scan_all(handle: LanceDataset, fragments: Sequence[int] | None = None) -> Iterator[pa.RecordBatch]:
+    """Stream every row, or those of some fragments, blobs as bytes."""
     blobs = any(is_blob(field) for field in handle.schema)
+    some: Any = None if fragments is None else [handle.get_fragment(number) for number in fragments]
     yield from handle.scanner(
+        fragments=some,
         blob_handling="all_binary",
         batch_size=BLOB_SCAN_ROWS if blobs else SCAN_ROWS,
         batch_readahead=1 if blobs else None,

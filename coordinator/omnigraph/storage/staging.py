@@ -22,7 +22,15 @@ from omnigraph.rules.values import Column, compute
 from omnigraph.storage.lance_door import BIRTH_VERSION, Predicate, Sealed
 from omnigraph.storage.lance_ids import KNOWN_IDS, IdStream, present, staged_ids_in
 from omnigraph.storage.lance_moving import combine_upserts, reseal, take_out_too
-from omnigraph.storage.lance_reshaping import ShapedColumn, stage_reshape
+from omnigraph.storage.lance_reshaping import (
+    ShapedColumn,
+    glimpse,
+    rewrite,
+    shape_columns,
+    stage_reshape,
+    write_columns,
+)
+from omnigraph.storage.lance_reshaping import joined as joined_reshapes
 from omnigraph.storage.lance_rows import (
     PlacesSeen,
     count_where,
@@ -111,6 +119,29 @@ class Staging:
             limits=ticket.limits,
             options=self._options,
         )
+
+    def columns(
+        self, ticket: Ticket, columns: Sequence[ShapedColumn], fragments: Sequence[int]
+    ) -> StagedReshape | None:
+        """Write a share of the columns that have values of their own; what comes back is to be shaped."""
+        return write_columns(ticket.uri, ticket.base_version, columns, fragments, options=self._options)
+
+    def shaped(self, ticket: Ticket, columns: Sequence[ShapedColumn], parts: Sequence[StagedReshape]) -> StagedReshape:
+        """Make one piece of shares of columns, and say what all columns are."""
+        written = self.united_reshape(parts) if parts else None
+        return shape_columns(ticket.uri, ticket.base_version, columns, written, options=self._options)
+
+    def united_reshape(self, parts: Sequence[StagedReshape]) -> StagedReshape:
+        """Make one piece of shares of the same work."""
+        return joined_reshapes(parts)
+
+    def glimpse(self, ticket: Ticket, staged: StagedReshape) -> int:
+        """Return a version to read the rows through, with the columns they shall have; nothing ever refers to it."""
+        return glimpse(ticket.uri, staged, options=self._options)
+
+    def rewritten(self, ticket: Ticket, staged: StagedReshape, version: int, fragments: Sequence[int]) -> StagedReshape:
+        """Write a share of the rows of :meth:`shaped` into new files."""
+        return rewrite(ticket.uri, version, staged, fragments, limits=ticket.limits, options=self._options)
 
     def located(self, ticket: Ticket, ids: Column) -> tuple[RowSet, ...]:
         """Return where the rows lie that have one of some ids; ids that are not there are passed over."""
