@@ -52,7 +52,7 @@ def stream(rows: int) -> pa.RecordBatchReader:
             names = [f"person-{number}" for number in numbers.tolist()]
             yield pa.RecordBatch.from_pydict({"name": names, "age": pa.array(numbers % 90, pa.int32())})
 
-    fields: Any = {"name": pa.string(), "age": pa.int32()}
+    fields: list[Any] = [pa.field("name", pa.string()), pa.field("age", pa.int32())]
     shape = pa.schema(fields)
     return pa.RecordBatchReader.from_batches(shape, (batch.cast(shape) for batch in batches()))
 

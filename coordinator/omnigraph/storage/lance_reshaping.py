@@ -159,7 +159,7 @@ def rewrite(
 
 def joined(parts: Sequence[StagedReshape]) -> StagedReshape:
     """Make one piece of what several have written for some fragments each."""
-    if len({(part.base_version, part.schema, part.is_rewrite) for part in parts}) != 1:
+    if len({(part.base_version, part.is_rewrite, _numbered(part)) for part in parts}) != 1:
         raise CorruptGraphError("nothing was applied: the parts of a table do not have the same columns")
     return replace(
         parts[0],
@@ -168,6 +168,12 @@ def joined(parts: Sequence[StagedReshape]) -> StagedReshape:
         bytes=sum(part.bytes for part in parts),
         files=tuple(name for part in parts for name in part.files),
     )
+
+
+def _numbered(part: StagedReshape) -> tuple[tuple[str, int], ...]:
+    """Return the columns of a part with their numbers; the rest of Lance's account is in no order one can rely on."""
+    columns = Columns.of(schema_of(part.schema)).columns
+    return tuple((field.name, field.number) for column in columns for field in column)
 
 
 def _number(fragment: str) -> int:
