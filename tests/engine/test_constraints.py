@@ -378,6 +378,22 @@ def test_any_engine_can_run_the_plans(tmp_path: Path, monkeypatch: pytest.Monkey
     )
 
 
+@pytest.mark.parametrize("near", [False, True])
+def test_a_column_that_is_declared_after_a_blob_is_checked_too(tmp_path: Path, near: bool) -> None:
+    graph = og.init(
+        tmp_path / "g", "node P { name: String @key  picture: Blob?  tags: [String]?  mail: String? @unique }"
+    )
+    with Near() as engine:
+        handle = graph.with_engine(engine) if near else graph
+        with handle.transaction() as tx:
+            tx.append("P", [{"name": "a", "mail": "m", "picture": b"abc"}])
+        with pytest.raises(ConstraintError), handle.transaction() as tx:
+            tx.append("P", [{"name": "b", "mail": "m"}])
+    assert graph.snapshot().read("P").to_pylist() == [
+        {"id": "a", "name": "a", "picture": b"abc", "tags": None, "mail": "m"}
+    ]
+
+
 def test_an_engine_with_machines_is_asked_about_large_writes_only(tmp_path: Path) -> None:
     class Asked(Near, Watched):
         rows_min = 3

@@ -7,7 +7,7 @@ version number. What Lance does here was measured, and ``tests/guards`` repeats 
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -21,6 +21,7 @@ from lance.dataset import Transaction
 from lance.fragment import FragmentMetadata, LanceFragment, write_fragments
 
 from omnigraph.errors import InvalidOptionError, StorageError
+from omnigraph.rules.arrow_schema import is_blob
 from omnigraph.storage.roots import StorageOptions, scrub
 
 STORAGE_VERSION = "2.2"
@@ -268,6 +269,11 @@ class FragmentSize:
     bytes: int
 
 
+def blobs_last(fields: "Iterable[pa.Field[Any]]") -> "list[pa.Field[Any]]":
+    """Return columns in the order files have them: Lance's reader of single files miscounts what follows a blob."""
+    return sorted(fields, key=is_blob)
+
+
 class Tables:
     """Node and edge datasets: staged, sealed as detached versions, read at exactly one of them."""
 
@@ -277,7 +283,7 @@ class Tables:
 
     def ensure(self, uri: str, schema: pa.Schema) -> None:
         """Create the empty dataset unless it is there; any number of writers may try at once."""
-        empty = Transaction(0, LanceOperation.Overwrite(schema, []))
+        empty = Transaction(0, LanceOperation.Overwrite(pa.schema(blobs_last(schema)), []))
         try:
             born = LanceDataset.commit(
                 uri, empty, max_retries=0, enable_stable_row_ids=True, storage_options=self._client

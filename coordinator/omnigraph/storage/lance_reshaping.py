@@ -15,6 +15,7 @@ from lance.fragment import FragmentMetadata
 
 from omnigraph.errors import CorruptGraphError
 from omnigraph.model.staged import StagedReshape
+from omnigraph.rules.arrow_schema import is_blob
 from omnigraph.rules.values import Column as Values
 from omnigraph.storage.lance_fields import (
     Column,
@@ -202,7 +203,7 @@ def _shaped(handle: LanceDataset, columns: Sequence[ShapedColumn], written: Colu
     there, made = Columns.of(handle.lance_schema), _made(columns)
     free = max(numbers_in_use(handle), max(written.numbers, default=-1) + 1 if written else 0)
     shaped: list[Column] = []
-    for column in columns:
+    for column in sorted(columns, key=lambda each: is_blob(each.field)):  # as :func:`blobs_last` has them
         if column.make is not None and written is not None:
             numbers = [field.number for field in written.named(NEW.format(made.index(column)))]
             shaped.append(new_column(column.field, numbers))
