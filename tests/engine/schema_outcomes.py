@@ -10,6 +10,7 @@ from tests.engine.schema_cases import CASES, Case, Given
 import omnigraph as og
 from omnigraph.errors import ConstraintError, OmnigraphError, SchemaChangeError
 from omnigraph.model.schema_plan import Cost
+from omnigraph.storage.relations import ClusterEngine
 
 SIDE = "side"
 EMPTY, FITS, VIOLATES = "empty table", "rows that fit", "rows that do not"
@@ -41,9 +42,10 @@ def put(graph: og.Graph, given: Given) -> None:
                     tx.append(name, list(rows))
 
 
-def outcome(root: Path, case: Case, given: Given) -> str:
+def outcome(root: Path, case: Case, given: Given, engine: ClusterEngine | None = None) -> str:
     """Apply a change to `main` and to a branch, look at every snapshot, and say what became of it."""
     graph = og.init(root, case.old)
+    graph = graph if engine is None else graph.with_engine(engine)
     put(graph, {**case.extra, **given})
     graph.branches.create(SIDE)
     before = graph.snapshot()
@@ -78,13 +80,13 @@ def _applied(graph: og.Graph, case: Case, branch: str, given: Given) -> str:
     return f"applied: {max((step.cost for step in done.plan.steps), key=list(Cost).index)}"
 
 
-def outcomes(folder: Path, case: Case) -> dict[str, str]:
+def outcomes(folder: Path, case: Case, engine: ClusterEngine | None = None) -> dict[str, str]:
     """Run one change over everything it can meet."""
     given = {EMPTY: {name: [] for name in case.fits or case.violates or {}}, FITS: case.fits, VIOLATES: case.violates}
     told: dict[str, str] = {}
     for number, (name, rows) in enumerate(given.items()):
         if rows is not None and (name == EMPTY or any(rows.values()) or (name == FITS and case.extra)):
-            told[name] = outcome(folder / f"{number}", case, rows)
+            told[name] = outcome(folder / f"{number}", case, rows, engine)
     return told
 
 

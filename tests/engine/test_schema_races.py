@@ -5,16 +5,19 @@ from pathlib import Path
 from threading import Barrier, Thread
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import omnigraph as og
 from omnigraph.engine import evolving
+from omnigraph.engine.committer import Committer
 from omnigraph.engine.reshaping import staged_reshape
 from omnigraph.errors import BranchConflictError, ConflictError, OmnigraphError
 from omnigraph.testing.crash_writers import planned
 
 OLD = "node Person { name: String @key  age: I32? }"
 WIDE = "node Person { name: String @key  age: I64? }"
+RENAMED = 'node Person { name: String @key  years: I32? @rename_from("age") }'
 FILLED = 'node Person { name: String @key  age: I32?  land: String @backfill("IT") }'
 
 
@@ -167,3 +170,77 @@ def test_a_lost_answer_is_found_out(graph: og.Graph) -> None:
         done = graph.schema.apply(FILLED)
     assert done.commit == graph.refresh().id
     assert len(is_whole(graph)) == 50
+
+
+# -- one is planned and staged, then the other lands, then the first goes on ---------------------------
+
+
+def merge(graph: og.Graph) -> og.MergeResult:
+    return graph.branches.merge("side", "main")
+
+
+ACTS: dict[str, Callable[[og.Graph], object]] = {
+    "write": append,
+    "merge": merge,
+    "fill": lambda graph: graph.schema.apply(FILLED),
+    "widen": lambda graph: graph.schema.apply(WIDE),
+    "rename": lambda graph: graph.schema.apply(RENAMED),
+    "branch": lambda graph: graph.branches.create("late"),
+}
+LANDS = {
+    ("fill", "write"), ("fill", "merge"), ("fill", "branch"), ("widen", "write"), ("widen", "merge"),
+    ("rename", "write"), ("rename", "merge"), ("rename", "branch"), ("merge", "widen"), ("merge", "rename"),
+}  # fmt: skip
+REFUSED = {
+    ("fill", "widen"), ("widen", "fill"), ("rename", "fill"),
+    ("write", "fill"), ("write", "widen"), ("write", "rename"),
+    ("merge", "fill"),
+}  # fmt: skip
+
+
+def has_happened(graph: og.Graph, act: str) -> bool:
+    rows = {row["id"]: row for row in is_whole(graph)}
+    names = graph.snapshot().read("Person").schema.names
+    match act:
+        case "write":
+            return "new" in rows
+        case "merge":
+            return "x" in rows
+        case "fill":
+            return "land" in names and all(row["land"] == "IT" for row in rows.values())
+        case "widen":
+            return graph.snapshot().read("Person").schema.field("age").type == pa.int64()
+        case "rename":
+            return "years" in names
+        case _:
+            return "late" in {branch.name for branch in graph.branches.list()}
+
+
+@pytest.mark.parametrize(("first", "second"), sorted(LANDS | REFUSED))
+def test_whoever_is_overtaken_by_a_schema_or_overtakes_one_is_whole_or_not_there(
+    graph: og.Graph, first: str, second: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph.branches.create("side")
+    with graph.transaction("side") as tx:
+        tx.append("Person", [{"name": "x", "age": 3}])
+    commit, came = Committer.commit, list[str]()
+
+    def overtaken(self: Committer, *given: Any) -> Any:
+        if not came:
+            came.append(second)
+            ACTS[second](og.open(graph.root))
+        return commit(self, *given)
+
+    monkeypatch.setattr(Committer, "commit", overtaken)
+    said = at_once(lambda: ACTS[first](graph))[0]
+    assert came == [second]
+    assert has_happened(graph, second), "what landed first is there, and whole"
+    if (first, second) in LANDS:
+        assert not isinstance(said, OmnigraphError), said
+        assert has_happened(graph, first)
+    else:
+        assert isinstance(said, ConflictError), said
+        assert not has_happened(graph, first)
+    if second == "branch":
+        assert [*graph.snapshot("late").read("Person").schema.names] == ["id", "name", "age"]
+        assert len(is_whole(graph, "late")) == 50

@@ -95,7 +95,6 @@ def applied_alike(spark: SparkSession, graph: og.Graph, new: str, **more: Any) -
     """Apply a schema here and by jobs; both are refused alike, or have the same rows."""
     job = by_jobs(spark, graph)
     said: list[Any] = []
-    tasks: list[int] = []
     try:
         said.append(graph.schema.apply(new, HERE, **more).applied)
     except OmnigraphError as refused:

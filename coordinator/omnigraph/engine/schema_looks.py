@@ -11,7 +11,7 @@ from omnigraph.engine.deltas import uri_of
 from omnigraph.engine.engines import cluster_for
 from omnigraph.engine.parts import Part, gather
 from omnigraph.engine.session import Session
-from omnigraph.engine.spreading import SpreadTable
+from omnigraph.engine.spreading import Shaped, SpreadTable, stored_types
 from omnigraph.model.schema import Check, Key, Property, Range, ScalarType, TableType
 from omnigraph.model.tables import Pin
 from omnigraph.rules.constraints import Violation
@@ -21,7 +21,7 @@ from omnigraph.rules.identity import key_ids
 from omnigraph.rules.row_checks import SAMPLE_MAX, RowChecks
 from omnigraph.rules.schema_values import fits
 from omnigraph.rules.values import Column, compute
-from omnigraph.storage.relations import Readable, Spread
+from omnigraph.storage.relations import ClusterEngine, Made, Relation, Spread
 from omnigraph.storage.staging import Ticket
 
 
@@ -173,30 +173,43 @@ class LookAtFormula:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LookingElsewhere:
-    """Looks at a share of the rows of a table, and says what is wrong with them."""
+class LookingAtRows:
+    """Looks at rows as they come, and says what is wrong with them."""
 
-    rows: Readable
     look: Look
     kind: TableType
     ticket: Ticket
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Look at all of them; if nothing is wrong there is nothing to say."""
-        found = self.look.violations(self.rows.batches())
+        found = self.look.violations(batches)
         if found:
             yield answer(Part(violations=tuple(found)).to_text(self.ticket, self.kind))
+
+
+def looked_elsewhere(engine: ClusterEngine, look: Look, kind: TableType, rows: Relation) -> Sequence[Violation]:
+    """Let tasks look at rows of a type where they are, and add up what they found."""
+    ticket = Ticket(uri="", base_version=None)  # nothing is staged, so nothing is meant by it
+    make = LookingAtRows(look=look, kind=kind, ticket=ticket)
+    tasks: Made | Spread
+    if isinstance(rows, Spread):  # whoever reads a part also looks at it
+        tasks = Spread(ANSWERS, tuple(Shaped(rows=part, shape=make) for part in rows.parts))
+    else:
+        tasks = Made(rows=rows, given=stored_types(kind, _looked_at(look)), make=make, schema=ANSWERS)
+    return gather("append", answers(engine, tasks), ticket, kind).violations
+
+
+def _looked_at(look: Look) -> list[str]:
+    return list(dict.fromkeys(("id", *look.columns)))
 
 
 def looked(session: Session, kind: TableType, pin: Pin, looks: Sequence[Look]) -> Iterator[Violation]:
     """Yield what is wrong with the rows of a table; ``kind`` says which table it is."""
     cluster = cluster_for(session, pin.rows)
-    ticket = Ticket(uri=uri_of(session, kind), base_version=pin.lance_version)
     for look in looks:
-        columns = list(dict.fromkeys(("id", *look.columns)))
+        columns = _looked_at(look)
         if cluster is None:
-            yield from look.violations(session.staging.scan(ticket.uri, pin.lance_version, columns))
+            yield from look.violations(session.staging.scan(uri_of(session, kind), pin.lance_version, columns))
         else:
             shares = SpreadTable(session, kind, None, pin).table_parts(columns)
-            tasks = (LookingElsewhere(rows=share, look=look, kind=kind, ticket=ticket) for share in shares)
-            yield from gather("append", answers(cluster, Spread(ANSWERS, tuple(tasks))), ticket, kind).violations
+            yield from looked_elsewhere(cluster, look, kind, Spread(stored_types(kind, columns), shares))

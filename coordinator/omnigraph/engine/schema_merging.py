@@ -14,6 +14,7 @@ from omnigraph.engine.merge_planning import Plan
 from omnigraph.engine.merge_staging import staged_promises
 from omnigraph.engine.reshaping import reshapes, sealed_pin, staged_reshape
 from omnigraph.engine.schema_checking import SchemaChecks
+from omnigraph.engine.schema_looks import LookForNulls, looked_elsewhere
 from omnigraph.engine.session import Session
 from omnigraph.engine.spread_three_way import SpreadThreeWay
 from omnigraph.ids import TableId
@@ -26,10 +27,8 @@ from omnigraph.model.schema_promise import SchemaPromise
 from omnigraph.model.tables import Pin
 from omnigraph.rules.constraints import Violation
 from omnigraph.rules.merging import constraint_conflicts
-from omnigraph.rules.row_checks import SAMPLE_MAX
 from omnigraph.rules.schema_merge import Divergence, merge_catalogs
 from omnigraph.rules.schema_print import print_schema
-from omnigraph.rules.values import compute
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,17 +135,12 @@ class Alignment:
 def missing_values(aligned: Aligned, plan: Plan) -> Iterator[Violation]:
     """Find rows that would come without a value that is required, or stay without one."""
     for table, change in plan.changes.items():
-        names = aligned.required.get(table, ())
-        if names and change.adds and not isinstance(change, SpreadThreeWay):
-            for name in names:
-                ids = [
-                    batch.filter(compute.is_null(batch.column(name))).column("id").to_pylist()
-                    for batch in change.rows(["id", name])
-                ]
-                found = [each for some in ids for each in some]
-                if found:
-                    sample = tuple({"id": each, name: None} for each in found[:SAMPLE_MAX])
-                    yield Violation(f"{name} is required", str(change.kind.table), len(found), sample)
+        for name in aligned.required.get(table, ()) if change.adds else ():
+            look = LookForNulls(kind=change.kind, name=name)
+            if isinstance(change, SpreadThreeWay):
+                yield from looked_elsewhere(change.engine, look, change.kind, change.spread_rows(["id", name]))
+            else:
+                yield from look.violations(change.rows(["id", name]))
 
 
 def lacking_target(aligned: Aligned, plan: Plan, ours: Catalog) -> Iterator[Divergence]:

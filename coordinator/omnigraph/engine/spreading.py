@@ -97,7 +97,7 @@ class Shaped:
     """Rows in the form a plan wants."""
 
     rows: Readable
-    shape: Renaming | Valuing
+    shape: Making
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Stream them."""
