@@ -161,7 +161,7 @@ class SparkGraph:
         with self.graph.branches.conflict_relations(source, target, policy=policy) as relations:
             return every(self.engine, relations)
 
-    def transaction(
+    def transaction(  # noqa: PLR0913  (what a write can be told is what its options are)
         self,
         branch: str | None = None,
         *,
@@ -170,8 +170,15 @@ class SparkGraph:
         user_metadata: str | None = None,
         txn: tuple[str, int] | None = None,
         constraints: str | None = None,
+        ticket: str | None = None,
     ) -> "SparkTransaction":
-        """Begin a write of any number of DataFrames that becomes one commit, or nothing."""
+        """Begin a write of any number of DataFrames that becomes one commit, or nothing; or go on with one."""
+        if ticket is not None:
+            told = (message, actor, user_metadata, txn, constraints)
+            if any(each is not None for each in told):
+                raise InvalidOptionError("a transaction that has a ticket is what it was begun as; give nothing else")
+            begun = self.graph.transaction(branch, ticket=ticket)
+            return SparkTransaction(self, begun, begun.constraints)
         said = _configured(self.spark, WRITE_DEFAULTS)
         mode = checked_constraints(constraints or said.get("constraints"))
         transaction = self.graph.transaction(
@@ -202,6 +209,15 @@ class SparkTransaction:
     def receipt(self) -> og.Receipt:
         """What was published; there is none before the block has ended well."""
         return self._transaction.receipt
+
+    @property
+    def ticket(self) -> str:
+        """For the option ``transaction``, by which ``save`` stages for this transaction from anywhere."""
+        return self._transaction.ticket
+
+    def give_up(self) -> None:
+        """End it without publishing anything, also what others staged for it."""
+        self._transaction.give_up()
 
     def rejected(self, type: str) -> DataFrame:
         """Return the rows of a type that ``constraints="quarantine"`` left out, with the column ``_reasons``."""

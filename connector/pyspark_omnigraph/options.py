@@ -25,6 +25,7 @@ WRITE: Final = (
     "txnVersion",
     "createBranchFrom",
     "constraints",
+    "transaction",
     "maxRowsPerFile",
     "maxBytesPerFile",
 )
@@ -39,9 +40,10 @@ FEED: Final = (
 )
 STREAM: Final = ("checkpointLocation", "queryName")
 """What Spark itself is told of a stream that writes, and passes on."""
-NOT_YET: Final = ("transaction",)
 INTERNAL: Final = ("_limit", "_parallelism", "_filter")
-EVERY: Final = (*COMMON, *READ, *WRITE, *FEED, *STREAM, *NOT_YET)
+EVERY: Final = (*COMMON, *READ, *WRITE, *FEED, *STREAM)
+OF_THE_WHOLE: Final = ("actor", "message", "userMetadata", "createBranchFrom", "constraints")
+"""What is said once of a transaction, and not of each save for it."""
 LATEST: Final = "latest"
 OPERATIONS: Final[dict[str, Operation]] = {
     "insert": "append",
@@ -168,6 +170,7 @@ class WriteOptions:
     txn: tuple[str, int] | None = None
     create_branch_from: str | None = None
     constraints: str = "fail"
+    transaction: str | None = None
     rows_per_file: int | None = None
     bytes_per_file: int | None = None
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -181,6 +184,7 @@ class WriteOptions:
             raise InvalidOptionError(
                 "a stream's batches are known by its own id: leave txnAppId and txnVersion away", option="txnAppId"
             )
+        given.refuse_of_the_whole(is_stream=is_stream)
         if given.has("createBranchFrom") and not given.has("branch"):
             raise InvalidOptionError("createBranchFrom says where a branch begins; say which, with branch")
         app, version = given.text("txnAppId"), given.number("txnVersion", least=0)
@@ -195,6 +199,7 @@ class WriteOptions:
             txn=None if app is None or version is None else (app, version),
             create_branch_from=given.text("createBranchFrom"),
             constraints=_without_rejected(checked_constraints(given.text("constraints"))),
+            transaction=given.text("transaction"),
             rows_per_file=given.number("maxRowsPerFile", least=1),
             bytes_per_file=given.number("maxBytesPerFile", least=1),
             storage=given.storage,
@@ -302,6 +307,18 @@ class _Given:
             if self.has(name) and self.has(other):
                 raise InvalidOptionError(f"options {name!r} and {other!r} contradict each other; choose one")
 
+    def refuse_of_the_whole(self, *, is_stream: bool) -> None:
+        if not self.has("transaction"):
+            return
+        if is_stream:
+            raise InvalidOptionError(
+                "every batch of a stream is a commit of its own: leave transaction away, or use foreachBatch",
+                option="transaction",
+            )
+        for name in OF_THE_WHOLE:
+            if self.has(name):
+                raise InvalidOptionError(f"option {name!r} is said where the transaction begins, not here", option=name)
+
     def need_together(self, name: str, other: str) -> None:
         if self.has(name) != self.has(other):
             raise InvalidOptionError(f"options {name!r} and {other!r} go together; give both or none")
@@ -311,8 +328,6 @@ def _known(name: str, own: tuple[str, ...], elsewhere: str) -> str:
     spelled = _SPELLED.get(name)
     if spelled is None:
         raise InvalidOptionError(f"there is no option {name[:60]!r}; {_nearest(name, list(EVERY))}", option=name[:60])
-    if spelled in NOT_YET:
-        raise InvalidOptionError(f"option {spelled!r} is not there yet", option=spelled)
     if spelled not in (*COMMON, *INTERNAL, *own):
         where = "change feeds, with readChangeFeed," if spelled in FEED else elsewhere
         where = "streams that write" if spelled in STREAM else where

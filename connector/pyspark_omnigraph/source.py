@@ -89,13 +89,15 @@ class OmnigraphDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return a writer of rows with ``schema``, or refuse before any task runs."""
         from pyspark_omnigraph.options import WriteOptions
-        from pyspark_omnigraph.writer import OmnigraphWriter
+        from pyspark_omnigraph.writer import OmnigraphWriter, SavingWriter
 
         if QUESTION in self.options:
             from pyspark_omnigraph.rowlevel import ChangeWriter
 
             return ChangeWriter.asked(self.options)
-        return OmnigraphWriter.begun(WriteOptions.parse(self.options, overwrite=overwrite), schema)
+        options = WriteOptions.parse(self.options, overwrite=overwrite)
+        kind = OmnigraphWriter if options.transaction is None else SavingWriter
+        return kind.begun(options, schema)
 
     def __getstate__(self) -> dict[str, Any]:
         # Spark pickles a source once, when it was made to be read, and plans from that copy. With a schema of the

@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 
 import omnigraph as og
 from omnigraph.engine.parts import Begun, WorkOrder, gather
+from omnigraph.engine.shared import Saving
 from omnigraph.errors import BranchExistsError, BranchNotFoundError, RefNotFoundError, TransactionStateError
 from omnigraph.ids import CommitId, is_ulid
 from omnigraph.model.schema import TableType
@@ -86,6 +87,33 @@ class OmnigraphWriter(DataSourceArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Leave everything as it is: Spark calls this also after a commit that may have been published."""
         log.warning("a write was aborted; nothing was deleted", extra={"partitions": len(messages)})
+
+
+class SavingWriter(OmnigraphWriter):
+    """One write to one type that is not published, but saved for a transaction that was begun elsewhere."""
+
+    @classmethod
+    def begun(cls, options: WriteOptions, schema: StructType) -> "SavingWriter":
+        """Begin on the commit that the transaction began on; refuse rows that can not fit, or would be too late."""
+        graph = _opened(options)
+        saving = _saving(graph, options)
+        limits = write_limits(options.rows_per_file, options.bytes_per_file)
+        order = saving.order(options.type, options.operation, limits=limits)
+        check_rows(order.kind, options.operation, schema)
+        is_rerun = saving.is_saved(options.type, options.operation, options.txn)
+        return cls(options, order, Begun(base=saving.base.id), is_rerun=is_rerun)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Save what all partitions staged, or raise an error that means it is not in the transaction."""
+        texts, options = part_texts(messages), self._options
+        if self._is_rerun:
+            return
+        _saving(_opened(options), options).keep(options.type, options.operation, texts, options.txn)
+        log.info("saved", extra={"transaction": options.transaction, "partitions": len(texts)})
+
+
+def _saving(graph: og.Graph, options: WriteOptions) -> Saving:
+    return graph.saving(options.transaction or "", options.branch)
 
 
 def write_limits(rows_per_file: int | None, bytes_per_file: int | None) -> WriteLimits:

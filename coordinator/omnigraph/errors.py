@@ -20,6 +20,7 @@
     │   ├── CommitExpiredError       COMMIT_EXPIRED    (it was; cleanup has removed what it held)
     │   ├── RefNotFoundError         REF_NOT_FOUND
     │   ├── TypeNotFoundError        TYPE_NOT_FOUND
+    │   ├── TransactionNotFoundError TRANSACTION_NOT_FOUND
     │   └── ObjectNotFoundError      OBJECT_NOT_FOUND
     ├── AlreadyExistsError         pick another name, or use what is there
     │   ├── GraphExistsError         GRAPH_EXISTS
@@ -229,6 +230,12 @@ class TypeNotFoundError(NotFoundError):
     """The schema of this snapshot has no such type."""
 
     code = "TYPE_NOT_FOUND"
+
+
+class TransactionNotFoundError(NotFoundError):
+    """No transaction that rows could be staged for has this ``ticket``, or it has expired."""
+
+    code = "TRANSACTION_NOT_FOUND"
 
 
 class ObjectNotFoundError(NotFoundError):

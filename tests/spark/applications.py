@@ -47,7 +47,7 @@ class Application:
         variables = {
             ENABLE_VARIABLE: "1",
             POINTS_VARIABLE: failpoints,
-            "PYTHONPATH": str(HOUSE),
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(HOUSE), os.environ.get("PYTHONPATH", "")])),
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_LOCAL_DIRS": str(folder / "local"),

@@ -176,8 +176,9 @@ def transactions(here: Here) -> None:
         tx.delete("Person", here.spark.createDataFrame([("Ann",)], "id string"))
     assert tx.receipt.tables["edge:Knows"].rows_deleted == 1
     with graph.transaction() as tx:
-        tx.overwrite("Person", here.people(("Bob", 1), ("Cyd", 1)))
-    assert ages(graph.graph) == {"Bob": 1, "Cyd": 1}
+        save(here.people(("Bob", 1), ("Cyd", 1)), graph.graph, mode="overwrite", transaction=tx.ticket)
+        save(knows.where("src = 'Bob'"), graph.graph, mode="overwrite", type="Knows", transaction=tx.ticket)
+    assert (tx.receipt.version, ages(graph.graph)) == (5, {"Bob": 1, "Cyd": 1})
 
 
 def tables(here: Here) -> None:

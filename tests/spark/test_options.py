@@ -4,8 +4,6 @@ import pytest
 
 from omnigraph.errors import InvalidOptionError
 from pyspark_omnigraph.options import (
-    EVERY,
-    NOT_YET,
     FeedOptions,
     ReadOptions,
     WriteOptions,
@@ -124,7 +122,13 @@ def test_what_can_not_be_read_is_refused_and_named(said: dict[str, str], says: s
         ({"constraints": "maybe"}, False, "choose one of fail, quarantine, off"),
         ({"maxRowsPerFile": "0"}, False, "whole number from 1"),
         ({"filter": "a"}, False, "is for reading only"),
-        ({"transaction": "x"}, False, "is not there yet"),
+        ({"transaction": "x", "message": "m"}, False, "'message' is said where the transaction begins"),
+        ({"transaction": "x", "constraints": "off"}, False, "'constraints' is said where the transaction begins"),
+        (
+            {"transaction": "x", "branch": "b", "createBranchFrom": "main"},
+            False,
+            "is said where the transaction begins",
+        ),
     ],
 )
 def test_what_can_not_be_written_is_refused_and_named(said: dict[str, str], overwrite: bool, says: str) -> None:
@@ -150,8 +154,15 @@ def test_a_sessions_defaults_are_those_that_are_configured() -> None:
     assert session_defaults(("branch", "actor"), configured.get) == {"branch": "review"}
 
 
-def test_what_is_not_there_yet_is_known_by_name() -> None:
-    assert set(NOT_YET) < set(EVERY)
+def test_a_save_for_a_transaction_may_be_named_and_a_stream_is_none() -> None:
+    said = HERE | {"transaction": "01J", "txnAppId": "nightly", "txnVersion": "7", "branch": "review"}
+    assert WriteOptions.parse(said, overwrite=True) == WriteOptions(
+        path="g", type="Person", operation="overwrite", branch="review", transaction="01J", txn=("nightly", 7)
+    )
+    with pytest.raises(InvalidOptionError, match="every batch of a stream is a commit of its own"):
+        WriteOptions.parse(HERE | {"transaction": "01J"}, overwrite=False, is_stream=True)
+    with pytest.raises(InvalidOptionError, match="'transaction' is for writing only"):
+        ReadOptions.parse(HERE | {"transaction": "01J"})
 
 
 # -- change feeds and streams -------------------------------------------------------------------------------

@@ -58,11 +58,15 @@ class Company:
     def _waiting(self, ours: Sidecar) -> list[Sidecar]:
         young = self._session.sources.now() - COMPANY_AGE_MAX
         found: list[Sidecar] = []
+        commits = {ours.commit}  # a shared transaction may be promised by two at once, and is one commit
         for pending in self._session.sidecars.pending():
             if pending.operation == ours.operation or pending.modified < young:
                 continue  # an old one is for recovery
             sidecar = self._read(pending.operation)
-            if sidecar is not None and self._waits(sidecar) and _goes_along(sidecar, ours):
+            if sidecar is None or sidecar.commit in commits:
+                continue
+            if self._waits(sidecar) and _goes_along(sidecar, ours):
+                commits.add(sidecar.commit)
                 found.append(sidecar)
             if len(found) == COMPANY_MAX:
                 break

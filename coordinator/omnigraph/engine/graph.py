@@ -9,6 +9,7 @@ from omnigraph.engine import exporting, intake, loading, mutating
 from omnigraph.engine.announcing import Announcement
 from omnigraph.engine.changes import AddCommit
 from omnigraph.engine.cleaning import GRACE_DEFAULT, Cleaning
+from omnigraph.engine.continuing import continued
 from omnigraph.engine.diffing import Diff, Point, commit_at
 from omnigraph.engine.feed import Bound, Changes, changes_of
 from omnigraph.engine.history import History
@@ -19,9 +20,11 @@ from omnigraph.engine.recovery import Recovered, Recovery
 from omnigraph.engine.refs import Branches, Tags
 from omnigraph.engine.schemas import Schema
 from omnigraph.engine.session import Session
+from omnigraph.engine.shared import Saving, checked_ticket, found, refuse_other_branch
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.transaction import Intent, Transaction
 from omnigraph.engine.verifying import Verifying
+from omnigraph.errors import InvalidOptionError
 from omnigraph.ids import CommitId
 from omnigraph.model.catalog import Catalog
 from omnigraph.model.cleanups import CleanupReport
@@ -144,14 +147,22 @@ class Graph:
         user_metadata: str | None = None,
         txn: tuple[str, int] | None = None,
         constraints: str = "fail",
+        ticket: str | None = None,
         begun: Begun | None = None,
     ) -> Transaction:
         """Begin a write that becomes one commit, or nothing.
 
         ``txn`` is an application's name and a version that only grows: a rerun with the same pair does nothing.
+        ``ticket`` is that of a transaction that was begun elsewhere, to publish what was staged for it.
         ``begun`` is for a write that another process began, whose tasks staged rows by orders of that commit.
         """
         self._session.writable()
+        if ticket is not None:
+            said = (message, actor, user_metadata, txn, begun)
+            if constraints != "fail" or any(each is not None for each in said):
+                raise InvalidOptionError("a transaction that has a ticket is what it was begun as; give nothing else")
+            self._recovery.heal()
+            return continued(self._session, self._history, ticket, branch)
         intent = Intent(
             branch=self._bound(branch),
             message=check_message(message),
@@ -162,6 +173,13 @@ class Graph:
         )
         self._recovery.heal()
         return Transaction(self._session, self._history, intent, begun)
+
+    def saving(self, ticket: str, branch: str | None = None) -> Saving:
+        """Stage rows for a transaction that was begun elsewhere and is published elsewhere."""
+        self._session.writable()
+        transaction = found(self._session, self._history, checked_ticket(ticket))
+        refuse_other_branch(transaction, branch)
+        return Saving(self._session, self._history, transaction)
 
     def announce(self, begun: Begun, types: Sequence[str]) -> Begun:
         """Say that tasks elsewhere begin to stage rows of some types, so that no cleanup takes their files away.

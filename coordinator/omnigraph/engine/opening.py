@@ -26,6 +26,7 @@ from omnigraph.storage.manifest import Manifest, Reading
 from omnigraph.storage.objects import open_objects
 from omnigraph.storage.probe import refuse_unsafe_store
 from omnigraph.storage.roots import GraphRoot
+from omnigraph.storage.shared import SharedTransactions
 from omnigraph.storage.sidecars import Sidecars
 from omnigraph.storage.staging import Staging
 
@@ -105,6 +106,7 @@ def _graph(
         indexes=Indexes(place.options),
         sidecars=Sidecars(objects),
         intents=Intents(objects),
+        shared=SharedTransactions(objects),
         audit=Audit(SwappedRows(place.uri(AUDIT), place.options), objects, AUDIT),
         objects=objects,
         sources=sources,

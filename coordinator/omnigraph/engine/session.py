@@ -15,6 +15,7 @@ from omnigraph.storage.manifest import Manifest
 from omnigraph.storage.objects import ObjectStore
 from omnigraph.storage.relations import ClusterEngine
 from omnigraph.storage.roots import GraphRoot
+from omnigraph.storage.shared import SharedTransactions
 from omnigraph.storage.sidecars import Sidecars
 from omnigraph.storage.staging import Staging
 
@@ -31,6 +32,7 @@ class Session:
     indexes: Indexes
     sidecars: Sidecars
     intents: Intents
+    shared: SharedTransactions
     audit: Audit
     objects: ObjectStore
     sources: Sources

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Self
 
 import pyarrow as pa
 
@@ -24,7 +24,9 @@ from omnigraph.engine.parts import Begun, Verb, gather
 from omnigraph.engine.promising import Promising
 from omnigraph.engine.quarantine import Quarantine
 from omnigraph.engine.rejected import rejected_schema
+from omnigraph.engine.rows_given import AnyRows, is_long, parts_of
 from omnigraph.engine.session import Session
+from omnigraph.engine.shared import Shared
 from omnigraph.engine.spread_integrity import violations
 from omnigraph.engine.spreading import places_to_join
 from omnigraph.engine.table_work import TableWork, step, work_for
@@ -34,15 +36,13 @@ from omnigraph.ids import CommitId, TableId
 from omnigraph.model.lineage import Commit
 from omnigraph.model.receipt import Receipt, RejectedRows, TableReceipt
 from omnigraph.model.schema import TableType
+from omnigraph.model.shared import SharedTransaction
 from omnigraph.model.sidecar import ReadPin, Sidecar, TablePromise
 from omnigraph.model.staged import Staged
 from omnigraph.rules.arrow_schema import arrow_schema
-from omnigraph.rules.conform import Rows, conform
+from omnigraph.rules.conform import conform
 from omnigraph.storage.relations import Spread
 from omnigraph.storage.staging import Ticket
-
-AnyRows: TypeAlias = "Rows | pa.RecordBatchReader | Iterable[Mapping[str, Any]]"
-LONG_ROWS_MIN = 65_536
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,10 +60,18 @@ class Intent:
 class Transaction:
     """A context manager: leave the block and everything is published, raise in it and nothing is."""
 
-    def __init__(self, session: Session, history: History, intent: Intent, begun: Begun | None = None) -> None:
+    def __init__(
+        self,
+        session: Session,
+        history: History,
+        intent: Intent,
+        begun: Begun | None = None,
+        shared: Shared | None = None,
+    ) -> None:
         self._session = session
         self._history = history
         self._intent = intent
+        self._shared = shared
         self._branch, self._base = history.head(intent.branch, None if begun is None else begun.incarnation)
         if begun is not None:
             self._base = history.on_branch(begun.base, self._branch)
@@ -72,6 +80,7 @@ class Transaction:
         self._quarantine = Quarantine(session, self._catalog) if intent.constraints == "quarantine" else None
         self._announcement = Announcement(session, self._base.id, None if begun is None else begun.operation)
         self._open = True
+        self._is_alone = False
         self._receipt: Receipt | None = None
         self._landed_before = self._earlier_commit()
 
@@ -79,6 +88,45 @@ class Transaction:
     def base(self) -> Commit:
         """The commit it began on; everything is worked out against it."""
         return self._base
+
+    @property
+    def constraints(self) -> str:
+        """How constraints are treated: ``fail``, ``quarantine`` or ``off``."""
+        return self._intent.constraints
+
+    @property
+    def ticket(self) -> str:
+        """By which others stage for this transaction, by the option ``transaction`` or ``graph.saving``.
+
+        It is the id of the commit that this will be. Asking for it writes the transaction down, for six days.
+        """
+        if self._shared is None:
+            self._usable()
+            self._shared = Shared.begin(
+                self._session,
+                self._history,
+                SharedTransaction(
+                    ticket=CommitId(self._session.sources.mint()),
+                    branch=self._branch.name,
+                    incarnation=self._branch.incarnation,
+                    base=self._base.id,
+                    message=self._intent.message,
+                    actor=self._actor,
+                    user_metadata=self._intent.user_metadata,
+                    txn=self._intent.txn,
+                    constraints=self._intent.constraints,
+                    started_at=self._session.sources.now(),
+                ),
+            )
+        return self._shared.ticket
+
+    def give_up(self) -> None:
+        """End it without publishing anything, also what others staged for it."""
+        self._usable()
+        self._open = False
+        self._announcement.end()
+        if self._shared is not None:
+            self._shared.give_up()
 
     @property
     def is_rerun(self) -> bool:
@@ -197,12 +245,14 @@ class Transaction:
     ) -> None:
         was_open, self._open = self._open, False
         try:
-            if error is None:
-                if not was_open:
-                    raise TransactionStateError("a step of this transaction failed, so nothing was applied")
+            if error is None and was_open:
                 self._receipt = self._publish()
+            elif self._shared is not None:
+                self._shared.give_up()
         finally:
             self._announcement.end()
+        if error is None and not was_open:
+            raise TransactionStateError("a step of this transaction failed or it was given up, so nothing was applied")
 
     # -- staging ------------------------------------------------------------------------------------
 
@@ -240,10 +290,10 @@ class Transaction:
     def _give(self, table: TableWork, verb: Writing, rows: AnyRows) -> None:
         """Stage rows, or set them aside until it is known which of them are good."""
         if self._quarantine is not None:
-            self._quarantine.take(table.kind, verb, _parts(rows))
+            self._quarantine.take(table.kind, verb, parts_of(rows))
             return
         batches = self._conformed(table, rows)
-        self._stage(table, verb, ahead(batches) if _is_long(rows) else batches)
+        self._stage(table, verb, ahead(batches) if is_long(rows) else batches)
 
     def _stage(self, table: TableWork, verb: Writing, batches: Iterator[pa.RecordBatch]) -> None:
         step(Failpoint.BEFORE_STAGE)
@@ -265,7 +315,7 @@ class Transaction:
 
     def _conformed(self, table: TableWork, rows: AnyRows) -> Iterator[pa.RecordBatch]:
         """Yield rows as the table stores them, a batch at a time, watching their ids."""
-        for part in _parts(rows):
+        for part in parts_of(rows):
             self._announcement.look(table.kind.table_id)
             fitted = conform(table.kind, part, self._session.sources.mint)
             if fitted.num_rows:
@@ -277,6 +327,8 @@ class Transaction:
     # -- publishing ---------------------------------------------------------------------------------
 
     def _earlier_commit(self) -> CommitId | None:
+        if self._shared is not None and not self._is_alone and (landed := self._shared.landed()) is not None:
+            return landed
         if self._intent.txn is None:
             return None
         app, version = self._intent.txn
@@ -284,16 +336,34 @@ class Transaction:
         return last.commit if last is not None and last.version >= version else None
 
     def _publish(self) -> Receipt:
-        if self._landed_before is not None:
-            return self._rerun(self._landed_before)
+        before = self._landed_before
+        receipt = self._publish_unless_twin() if before is None else self._rerun(before)
+        if self._shared is not None:
+            self._shared.published()
+        return receipt
+
+    def _publish_unless_twin(self) -> Receipt:
         try:
+            self._take_shared()
             return self._publish_once()
-        except OmnigraphError:
+        except OmnigraphError as problem:
             # Whatever was in the way may be this very work, done by a twin of ours that was faster.
             twin = self._earlier_commit()
-            if twin is None:
-                raise
-            return self._rerun(twin)
+            if twin is not None:
+                return self._rerun(twin)
+            if self._shared is not None:
+                self._shared.failed(problem)
+            raise
+
+    def _take_shared(self) -> None:
+        """Take what others saved for this transaction."""
+        if self._shared is None:
+            return
+        self._is_alone = bool(self._tables)
+        for each in self._shared.taken(self._session.sources.mint() if self._is_alone else None):
+            kind = self._catalog.by_table_id(each.table)
+            self._refuse_mixture(each.verb, kind)
+            self._take(self._table(each.verb, kind), each.verb, each.parts)
 
     def _publish_once(self) -> Receipt:
         is_checked = self._intent.constraints != "off"
@@ -340,13 +410,13 @@ class Transaction:
         read = reads_of(self._catalog, changes) if is_checked else ()
         return Sidecar(
             operation=self._session.sources.mint(),
-            commit=CommitId(self._session.sources.mint()),
+            commit=CommitId(self._session.sources.mint()) if self._shared is None else self._shared.ticket,
             branch=self._branch.name,
             incarnation=self._branch.incarnation,
             base=self._base.id,
             schema_hash=self._base.schema_hash,
             writer=verbs[0] if len(verbs) == 1 else "transaction",
-            actor=self._intent.actor if self._intent.actor is not None else self._session.actor,
+            actor=self._actor,
             message=self._intent.message,
             user_metadata=self._intent.user_metadata,
             txn=self._intent.txn,
@@ -357,6 +427,10 @@ class Transaction:
             reads=tuple(self._read_pin(table) for table in sorted(read)),
         )
 
+    @property
+    def _actor(self) -> str | None:
+        return self._intent.actor if self._intent.actor is not None else self._session.actor
+
     def _read_pin(self, table: TableId) -> ReadPin:
         key = self._catalog.by_table_id(table).table
         return ReadPin(table=table, key=key, expected=self._base.pins.get(table))
@@ -364,22 +438,3 @@ class Transaction:
     def _rerun(self, commit: CommitId) -> Receipt:
         found = self._history.named(commit)
         return Receipt(branch=found.branch, commit=found.id, version=found.version, rerun=True)
-
-
-def _is_long(rows: AnyRows) -> bool:
-    """Tell whether rows come in several parts, so that it pays to prepare one while another is written."""
-    if isinstance(rows, pa.Table):
-        return len(rows) > LONG_ROWS_MIN
-    return isinstance(rows, pa.RecordBatchReader)
-
-
-def _parts(rows: AnyRows) -> Iterator[Rows]:
-    """Yield what was given in pieces that can be looked at whole."""
-    if isinstance(rows, pa.RecordBatchReader):
-        yield from rows
-    elif isinstance(rows, pa.Table):
-        yield from rows.to_batches()
-    elif isinstance(rows, pa.RecordBatch | Sequence):
-        yield rows
-    else:
-        yield list(rows)

@@ -36,11 +36,16 @@ def sidecar(operation: str) -> str:
     return f"{RECOVERY}/{operation}{SIDECAR_SUFFIX}"
 
 
-def intent(operation: str) -> str:
-    """Return the object that says a write is being staged."""
+def staging(operation: str) -> str:
+    """Return the folder of a write that is being staged."""
     if not is_ulid(operation):
         raise CorruptGraphError(f"{operation!r} is not an operation id, so no path is made from it")
-    return f"{STAGING}/{operation}/{INTENT}"
+    return f"{STAGING}/{operation}"
+
+
+def intent(operation: str) -> str:
+    """Return the object that says a write is being staged."""
+    return f"{staging(operation)}/{INTENT}"
 
 
 def manifest_version_of(key: str) -> int | None:
