@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -225,12 +226,13 @@ def test_rows_that_only_the_one_who_began_has_are_never_left_out(graph: og.Graph
 
 def test_whatever_is_no_ticket_here_is_refused_by_name(graph: og.Graph, root: Path, tmp_path: Path) -> None:
     other = og.init(tmp_path / "other", SCHEMA)
-    for use in (graph.saving, lambda ticket: graph.transaction(ticket=ticket)):
+    uses: tuple[Callable[[Any], object], ...] = (graph.saving, lambda text: graph.transaction(ticket=text))
+    for use in uses:
         for wrong in ("", "nonsense", "../../etc", 7):
             with pytest.raises(InvalidOptionError, match="is no ticket"):
-                use(wrong)  # type: ignore[operator]
+                use(wrong)
         with pytest.raises(TransactionNotFoundError, match=r"\[TRANSACTION_NOT_FOUND\] no transaction of this graph"):
-            use(other.transaction().ticket)  # type: ignore[operator]
+            use(other.transaction().ticket)
     ticket = graph.transaction().ticket
     with pytest.raises(InvalidOptionError, match="is for branch 'main', not for 'review'"):
         graph.saving(ticket, "review")
@@ -248,9 +250,10 @@ def test_a_ticket_expires_before_anything_that_it_stands_for_can_be_cleaned_up(g
     graph.cleanup(keep=1, grace="1s")
     assert table_files(root) >= {name for name in before if "/data/" in name}
     aged(root, timedelta(days=1))
-    for use in (graph.saving, lambda ticket: graph.transaction(ticket=ticket)):
+    uses: tuple[Callable[[Any], object], ...] = (graph.saving, lambda text: graph.transaction(ticket=text))
+    for use in uses:
         with pytest.raises(TransactionNotFoundError, match="has expired: a ticket lasts 6 days"):
-            use(ticket)  # type: ignore[operator]
+            use(ticket)
     aged(root, timedelta(days=1))
     graph.cleanup(keep=1)
     assert staging(root) == []

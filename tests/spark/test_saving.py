@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from tests.spark.applications import Application
@@ -61,7 +62,7 @@ def test_tasks_and_saves_that_are_tried_again_add_nothing(spark: SparkSession, r
         save(once, root, type="Knows", transaction=ticket, txnAppId="job", txnVersion=1)
     assert sorted(path.name for path in (tmp_path / "marks").iterdir()) == ["0-0", "1-0"]
     always = pairs.mapInArrow(failing(tmp_path / "marks", times=99), pairs.schema)
-    with pytest.raises(PySparkException):
+    with pytest.raises((PySparkException, Py4JError)):
         save(always, root, type="Knows", transaction=ticket, txnAppId="job", txnVersion=2)
     with og.open(root).transaction(ticket=ticket) as tx:
         pass

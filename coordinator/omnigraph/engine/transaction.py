@@ -24,7 +24,7 @@ from omnigraph.engine.parts import Begun, Verb, gather
 from omnigraph.engine.promising import Promising
 from omnigraph.engine.quarantine import Quarantine
 from omnigraph.engine.rejected import rejected_schema
-from omnigraph.engine.rows_given import AnyRows, is_long, parts_of
+from omnigraph.engine.rows_given import AnyRows, is_long, parts_of, unfiled
 from omnigraph.engine.session import Session
 from omnigraph.engine.shared import Shared
 from omnigraph.engine.spread_integrity import violations
@@ -148,7 +148,7 @@ class Transaction:
         return self._quarantine.rejected.reader(kind)
 
     def append(self, type: str, rows: AnyRows) -> None:
-        """Insert rows; one whose id exists already makes the whole transaction fail. A reader is streamed."""
+        """Insert rows; one whose id exists already makes the whole transaction fail. Readers and files are streamed."""
         with self._working("append", type) as table:
             if table is not None:
                 self._give(table, "append", rows)
@@ -289,11 +289,14 @@ class Transaction:
 
     def _give(self, table: TableWork, verb: Writing, rows: AnyRows) -> None:
         """Stage rows, or set them aside until it is known which of them are good."""
-        if self._quarantine is not None:
-            self._quarantine.take(table.kind, verb, parts_of(rows))
-            return
-        batches = self._conformed(table, rows)
-        self._stage(table, verb, ahead(batches) if is_long(rows) else batches)
+        quarantine = self._quarantine
+        rejected = None if quarantine is None else quarantine.rejected
+        with unfiled(self._session, self._catalog, table.kind, rows, rejected) as plain:
+            if quarantine is not None:
+                quarantine.take(table.kind, verb, parts_of(plain, table.kind))
+                return
+            batches = self._conformed(table, plain)
+            self._stage(table, verb, ahead(batches) if is_long(plain) else batches)
 
     def _stage(self, table: TableWork, verb: Writing, batches: Iterator[pa.RecordBatch]) -> None:
         step(Failpoint.BEFORE_STAGE)
@@ -315,7 +318,7 @@ class Transaction:
 
     def _conformed(self, table: TableWork, rows: AnyRows) -> Iterator[pa.RecordBatch]:
         """Yield rows as the table stores them, a batch at a time, watching their ids."""
-        for part in parts_of(rows):
+        for part in parts_of(rows, table.kind):
             self._announcement.look(table.kind.table_id)
             fitted = conform(table.kind, part, self._session.sources.mint)
             if fitted.num_rows:
