@@ -1,10 +1,14 @@
 """An engine that is asked as if it had machines of its own, and has none."""
 
+import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
 
 from omnigraph.storage.embedded import EmbeddedEngine
-from omnigraph.storage.relations import Relation
+from omnigraph.storage.relations import Relation, Spread
 
 
 class Near(EmbeddedEngine):
@@ -23,3 +27,8 @@ class Near(EmbeddedEngine):
     def kept(self, relation: Relation) -> Iterator[None]:
         """Keep nothing: what is asked for again is worked out again."""
         yield
+
+    def told(self, tasks: Spread, what: str) -> pa.Table:
+        """Read parts that went through a wire, in another order than they were given in."""
+        parts: tuple[Any, ...] = pickle.loads(pickle.dumps(tasks.parts[::-1]))
+        return Spread(tasks.schema, parts).reader().read_all()

@@ -15,6 +15,7 @@ from omnigraph.cli.app import app
 from omnigraph.errors import ConstraintError, InvalidDataError, NotFoundError, OmnigraphError, ReadOnlyError
 from omnigraph.failpoints import ENABLE_VARIABLE, POINTS_VARIABLE
 from omnigraph.storage import lance_sealing
+from omnigraph.storage.lance_index_building import Build
 from omnigraph.storage.lance_indexing import Indexes
 from omnigraph.storage.lance_rows import indexed_fragments, open_at
 
@@ -99,8 +100,9 @@ def test_the_report_says_what_is_covered_and_a_second_run_has_nothing_to_do(grap
     before = graph.refresh()
     report = graph.ensure_indices(actor="night")
     rows = graph.snapshot().count("Person")
-    assert report.tables["node:Person"]["id"].to_dict() == {"rows": rows, "rows_covered": rows, "rows_added": rows}
-    assert sorted(report.tables["node:Person"]) == ["id", "mail"]
+    facts = {"kind": "BTREE", "rows": rows, "rows_covered": rows, "rows_added": rows, "share": 1.0, "pending": None}
+    assert report.tables["node:Person"]["id"].to_dict() == facts
+    assert sorted(report.tables["node:Person"]) == ["id", "mail", "name"]
     assert sorted(report.tables["edge:Knows"]) == ["dst", "id", "src"]
     assert "node:Empty" not in report.tables, "a type without rows has nothing to index"
     head = graph.refresh()
@@ -115,7 +117,7 @@ def test_the_report_says_what_is_covered_and_a_second_run_has_nothing_to_do(grap
     assert covered(graph, "Knows", "src")
     again = graph.ensure_indices()
     assert (again.commit, again.version) == (None, None)
-    assert again.tables["node:Person"]["id"].to_dict() == {"rows": rows, "rows_covered": rows, "rows_added": 0}
+    assert again.tables["node:Person"]["id"].to_dict() == facts | {"rows_added": 0}
     assert graph.refresh() == head
 
 
@@ -165,20 +167,19 @@ def test_indexes_follow_upserts_deletes_and_overwrites(
 def test_writers_during_a_build_lose_nothing_and_are_indexed_too(
     graph: og.Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    build, other = Indexes.build, og.open(graph.root)
-    written = threading.Event()
+    build, other = Build.do, og.open(graph.root)
+    written = threading.Lock()
 
-    def slow(self: Indexes, uri: str, version: int, gap: Any) -> Any:
-        made = build(self, uri, version, gap)
-        if not written.is_set():
-            written.set()
+    def slow(self: Build) -> Any:
+        made = build(self)
+        if written.acquire(blocking=False):
             with other.transaction() as tx:
                 tx.append("Person", [{"name": "meanwhile"}])
             with other.transaction() as tx:
                 tx.delete("Person", ids=["p3"])
         return made
 
-    monkeypatch.setattr(Indexes, "build", slow)
+    monkeypatch.setattr(Build, "do", slow)
     report = graph.ensure_indices()
     assert report.commit == graph.refresh().id
     assert covered(graph, "Person", "id")

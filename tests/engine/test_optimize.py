@@ -80,8 +80,8 @@ def test_indexes_cover_what_was_rewritten_and_find_the_same(graph: og.Graph) -> 
     with graph.transaction() as tx:
         tx.delete("Person", ids=[f"p5-{n}" for n in range(20)])
     report = graph.optimize()
-    assert set(report.tables["node:Person"].indexed) == {"id", "mail"}
-    for column in ("id", "mail"):
+    assert set(report.tables["node:Person"].indexed) == {"id", "name", "mail"}
+    for column in ("id", "name", "mail"):
         found = handle(graph, "Person")
         assert set(found.fragment_ids()) == set(indexed_fragments(found, column))
         assert len([one for one in found.describe_indices() if list(one.field_names) == [column]]) == 1

@@ -45,6 +45,8 @@ def content(snapshot: og.Snapshot) -> dict[str, list[dict[str, Any]]]:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
     return "NaN" if isinstance(value, float) and value != value else value
 
 

@@ -140,15 +140,16 @@ def index(
     storage: Storage = None,
     as_json: Json = False,
 ) -> None:
-    """Build what the indexes of ids, of ends of edges and of unique texts lack."""
+    """Build what indexes lack: of ids, ends of edges, and all that the schema says is key, unique or index."""
     with output.reporting(as_json):
         report = opened(root, storage, write=True).ensure_indices(branch, types=type_, actor=actor).to_dict()
         rows = [
-            (key, column, one["rows"], one["rows_covered"], one["rows_added"])
+            (key, column, one["kind"], one["rows"], one["rows_covered"], one["rows_added"], one["pending"] or "")
             for key, columns in report["tables"].items()
             for column, one in columns.items()
         ]
-        output.show(report, as_json, output.table(None, ("table", "column", "rows", "covered", "added"), rows))
+        names = ("table", "column", "kind", "rows", "covered", "added", "pending")
+        output.show(report, as_json, output.table(None, names, rows))
 
 
 @branch_app.command("create")

@@ -288,9 +288,10 @@ class Graph:
     def ensure_indices(
         self, branch: str | None = None, *, types: Sequence[str] | None = None, actor: str | None = None
     ) -> IndexReport:
-        """Build what the indexes of ids, of ends of edges and of unique texts lack, and publish it as one commit.
+        """Build what indexes lack, of ids, ends of edges and all that is key, unique or index, and publish it at once.
 
-        Rows that are written later are not in them until this is run again; they are found all the same.
+        Rows that are written later are not in them until this is run again; they are found all the same. An index
+        that the schema no longer asks for is dropped.
         """
         self._session.writable()
         return Indexing(self._session, self._history, check_actor(actor)).ensure(self._bound(branch), types)

@@ -13,7 +13,10 @@ from omnigraph.engine.announcing import Announcement
 from omnigraph.engine.changes import AddCommit
 from omnigraph.engine.deltas import uri_of
 from omnigraph.engine.history import History
+from omnigraph.engine.index_building import built
+from omnigraph.engine.indexing import still_good
 from omnigraph.engine.session import Session
+from omnigraph.engine.spread_work import each_done
 from omnigraph.engine.upkeep import at_once
 from omnigraph.errors import ContentionError, OmnigraphError, VersionConflictError
 from omnigraph.failpoints import MaintenancePoint, reach
@@ -23,14 +26,17 @@ from omnigraph.model.lineage import MAIN, Branch, Commit
 from omnigraph.model.optimizing import OptimizedTable, OptimizeReport
 from omnigraph.model.schema import TableType
 from omnigraph.model.tables import Pin
+from omnigraph.rules.indexes import grouped, wanted_indexes
 from omnigraph.rules.refs import Draft
-from omnigraph.storage.lance_compacting import SHOWS, Compacting, Rewritten, Task
+from omnigraph.storage.lance_compacting import SHOWS, Compacting, Rewrite, Rewritten
 from omnigraph.storage.lance_door import Sealed
 from omnigraph.storage.lance_files import TableFiles
-from omnigraph.storage.lance_indexing import Segment
+from omnigraph.storage.lance_index_building import Build, Segment
+from omnigraph.storage.lance_indexing import Coverage
 
 SEALS_MAX = 100
 OPERATION = "optimize"
+REWRITING = "omnigraph: compacting"
 
 
 @dataclass(slots=True)
@@ -41,6 +47,9 @@ class _Work:
     uri: str
     rewritten: list[Rewritten] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)
+    indexes: tuple[Coverage, ...] = ()
+    rows: Mapping[int, int] = field(default_factory=dict)
+    sealed: Sealed | None = None
     fragments_before: int = 0
     fragments_after: int = 0
 
@@ -51,7 +60,7 @@ class _Work:
             fragments_before=self.fragments_before,
             fragments_after=self.fragments_after,
             bytes_written=sum(one.bytes for one in self.rewritten),
-            indexed=tuple(segment.column for segment in self.segments),
+            indexed=tuple(dict.fromkeys(segment.wanted.column for segment in self.segments)),
         )
 
 
@@ -127,49 +136,81 @@ class Optimizing:
 
     def _rewrite(self, works: Sequence[_Work], head: Commit, rows: int, announcement: Announcement) -> None:
         """Write anew what is small or thinned out, several pieces at once; what was written before and fits is kept."""
-        todo: list[tuple[_Work, int, Task]] = []
+        orders: list[Rewrite] = []
+        by_uri = {work.uri: work for work in works}
         for work in works:
             version = head.pins[work.kind.table_id].lance_version
             with self._noting(work):
                 work.rewritten = self._compacting.fitting(work.uri, version, work.rewritten)
                 if not work.rewritten:
                     announcement.now(work.kind.table_id)
-                    todo += [(work, version, task) for task in self._compacting.plan(work.uri, version, rows)]
-
-        def rewrite(one: tuple[_Work, int, Task]) -> Rewritten:
-            return self._compacting.rewrite(one[0].uri, one[1], one[2])
-
-        for (work, _, _), answer in at_once(rewrite, todo):
-            with self._noting(work):
-                work.rewritten.append(answer.result())
+                    orders += self._compacting.plan(work.uri, version, rows)
+        for order, answer in each_done(self._session.cluster, orders, REWRITING):
+            with self._noting(by_uri[order.uri]):
+                by_uri[order.uri].rewritten.append(answer.result())
 
     def _sealed(self, works: Sequence[_Work], head: Commit) -> dict[TableId, Pin]:
         """Seal what was rewritten on the newest pins, with indexes that cover it."""
+        for work in works:
+            with self._noting(work):
+                self._seal_rows(work, head.pins[work.kind.table_id])
+        self._index([work for work in works if work.rewritten])
         pins: dict[TableId, Pin] = {}
         for work in works:
             pin = head.pins[work.kind.table_id]
             with self._noting(work):
-                sealed = self._seal(work, pin)
-                pins[pin.table] = Pin(
-                    table=pin.table,
-                    version=pin.version + 1,
-                    lance_version=sealed.lance_version,
-                    transaction=sealed.transaction,
-                    rows=sealed.rows,
-                )
+                sealed = self._seal_indexes(work) if work.rewritten else None
+                if sealed is not None:
+                    pins[pin.table] = Pin(
+                        table=pin.table,
+                        version=pin.version + 1,
+                        lance_version=sealed.lance_version,
+                        transaction=sealed.transaction,
+                        rows=sealed.rows,
+                    )
         return pins
 
-    def _seal(self, work: _Work, pin: Pin) -> Sealed:
-        mint, indexes = self._session.sources.mint, self._session.indexes
-        sealed = self._compacting.seal(work.uri, pin.lance_version, work.rewritten, mint())
-        work.fragments_before = self._compacting.fragments(work.uri, pin.lance_version)
-        work.fragments_after = self._compacting.fragments(work.uri, sealed.lance_version)
-        columns = indexes.columns(work.uri, pin.lance_version)
-        if not columns:
+    def _seal_rows(self, work: _Work, pin: Pin) -> None:
+        """Seal what was rewritten, and look which indexes there were that the schema still asks for."""
+        indexes, version = self._session.indexes, pin.lance_version
+        work.sealed = self._compacting.seal(work.uri, version, work.rewritten, self._session.sources.mint())
+        work.fragments_before = self._compacting.fragments(work.uri, version)
+        work.fragments_after = self._compacting.fragments(work.uri, work.sealed.lance_version)
+        found = indexes.survey(work.uri, version, wanted_indexes(work.kind)).coverage
+        work.indexes = tuple(one for one in found if one.segments)
+        work.rows = indexes.survey(work.uri, work.sealed.lance_version, ()).rows
+        fitting = indexes.fitting(work.uri, work.sealed.lance_version, work.segments)
+        work.segments = still_good(fitting, {one.wanted: frozenset(work.rows) for one in work.indexes})
+
+    def _index(self, works: Sequence[_Work]) -> None:
+        """Build the indexes of what was sealed, all of it at once; what was built before and fits is kept."""
+        orders: list[Build] = []
+        by_uri = {work.uri: work for work in works}
+        for work in works:
+            version = 0 if work.sealed is None else work.sealed.lance_version
+            for coverage in work.indexes if version else ():
+                mine = [one.fragments for one in work.segments if one.wanted == coverage.wanted]
+                rest = frozenset(work.rows).difference(*mine)
+                orders += [
+                    self._session.indexes.order(work.uri, version, coverage, group)
+                    for group in grouped({number: work.rows[number] for number in rest})
+                ]
+        for order, answer in built(self._session, orders):
+            work = by_uri[order.uri]
+            with self._noting(work):
+                made = answer.result()
+                if isinstance(made, Segment):
+                    work.segments.append(made)
+
+    def _seal_indexes(self, work: _Work) -> Sealed | None:
+        """Seal the new indexes in the place of all that there were: those say where rows lay before."""
+        indexes, sealed = self._session.indexes, work.sealed
+        if sealed is None:
+            return None
+        old = indexes.names(work.uri, sealed.lance_version)
+        if not old and not work.segments:
             return sealed
-        if not indexes.fits(work.uri, sealed.lance_version, work.segments):
-            work.segments = [indexes.build_whole(work.uri, sealed.lance_version, column) for column in columns]
-        return indexes.replace(work.uri, sealed.lance_version, work.segments, mint())
+        return indexes.seal(work.uri, sealed.lance_version, work.segments, old, self._session.sources.mint())
 
     def _publish(
         self, held: Branch, head: Commit, pins: Mapping[TableId, Pin], works: Mapping[TableId, _Work], commit: CommitId
@@ -216,5 +257,5 @@ class Optimizing:
         try:
             yield
         except OmnigraphError as problem:
-            work.rewritten = []
+            work.rewritten, work.sealed = [], None
             self._troubles[str(work.kind.table)] = Trouble(table=str(work.kind.table), reason=problem.message)

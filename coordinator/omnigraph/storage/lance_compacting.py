@@ -26,13 +26,6 @@ SHOWS: Final = "omnigraph:shows"
 """A property of the transactions by which we let plain readers see a sealed version."""
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
-    """Fragments of a version that become one, as Lance describes them."""
-
-    text: str
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Rewritten:
     """Fragments that were written anew: what they were, and what takes their place."""
@@ -51,27 +44,37 @@ class Rewritten:
         return sum(int(file.file_size_bytes or 0) for fragment in self.new for file in fragment.files)
 
 
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """An order to write fragments of a version anew, as Lance describes it; it can be pickled."""
+
+    uri: str
+    version: int
+    options: StorageOptions
+    text: str
+
+    def do(self) -> Rewritten:
+        """Write them anew; nothing refers to the new files yet."""
+        handle = open_at(self.uri, self.version, self.options)
+        with translated(f"fragments of {self.uri} can not be rewritten", self.options):
+            planned: Any = CompactionTask
+            done = planned.from_json(self.text).execute(handle)
+            return Rewritten(tuple(done.original_fragments), tuple(done.new_fragments))
+
+
 class Compacting:
-    """Plans, rewrites and seals compactions of tables."""
+    """Plans and seals compactions of tables."""
 
     def __init__(self, options: StorageOptions) -> None:
         self._options = options
 
-    def plan(self, uri: str, version: int, rows_per_fragment: int) -> tuple[Task, ...]:
+    def plan(self, uri: str, version: int, rows_per_fragment: int) -> tuple["Rewrite", ...]:
         """Return what there is to rewrite; one fragment that nothing was taken out of is left alone."""
         handle = open_at(uri, version, self._options)
         with translated(f"no compaction of {uri} can be planned", self._options):
             plan = Compaction.plan(handle, {"target_rows_per_fragment": rows_per_fragment})
             tasks: Any = plan.tasks
-            return tuple(Task(task.json()) for task in tasks)
-
-    def rewrite(self, uri: str, version: int, task: Task) -> Rewritten:
-        """Write the fragments of a task anew; nothing refers to the new files yet."""
-        handle = open_at(uri, version, self._options)
-        with translated(f"fragments of {uri} can not be rewritten", self._options):
-            planned: Any = CompactionTask
-            done = planned.from_json(task.text).execute(handle)
-            return Rewritten(tuple(done.original_fragments), tuple(done.new_fragments))
+            return tuple(Rewrite(uri, version, self._options, task.json()) for task in tasks)
 
     def fitting(self, uri: str, version: int, rewritten: Iterable[Rewritten]) -> list[Rewritten]:
         """Return what can be sealed on a version: what was made from fragments it still has."""

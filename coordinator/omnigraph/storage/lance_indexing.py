@@ -1,51 +1,50 @@
-"""Indexes of columns: which fragments they cover, building what is missing, sealing that on a version.
+"""Indexes of columns: which fragments they cover, and sealing what was built on a version.
 
 An index is made of segments, each over some fragments. Building writes a segment that nothing refers to yet;
 sealing is one detached commit, as for rows. A fragment never changes, and rows that are taken out of one are left
-out of every answer, so a segment fits on every later version that still has its fragments.
+out of every answer of the segment, so a segment fits on every later version that still has its fragments and column.
+Segments are never merged with older ones: of a row that moved, the older one still tells what it was. For the same
+reason an index that is no BTREE is only extended by fragments to which no row of it has moved.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from lance import LanceDataset, LanceOperation
 from lance.dataset import Index, Transaction
 
+from omnigraph.model.indexes import EXTENDED_KINDS, IndexKind, WantedIndex
 from omnigraph.storage.lance_door import SEAL_DRAWS_MAX, VERSIONS, Sealed
-from omnigraph.storage.lance_rows import indexed_fragments, open_at, translated
+from omnigraph.storage.lance_index_building import Build, Segment, fields_of
+from omnigraph.storage.lance_row_moves import rows_moved
+from omnigraph.storage.lance_rows import index_kind, open_at, translated
 from omnigraph.storage.roots import StorageOptions
-
-BTREE: Final = "BTREE"
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How many rows of a version an index covers, and the fragments it does not."""
+    """What an index of a version covers: the rows, the fragments it does not, and of how many segments it is made."""
 
-    column: str
+    wanted: WantedIndex
+    name: str
     rows: int
     rows_covered: int
     missing: frozenset[int]
+    segments: int = 0
+    is_outdated: bool = False
+    """Whether it tells what rows were that have moved to what is missing, so that it must be built anew."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Segment:
-    """A part of an index that was built and belongs to no version yet."""
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """The indexes of a version beside those that are wanted."""
 
-    column: str
-    fragments: frozenset[int]
-    index: Any
-
-    @property
-    def files(self) -> int:
-        """How many files it is made of."""
-        return len(self.index.files or ())
-
-    @property
-    def bytes(self) -> int:
-        """How large they are."""
-        return sum(int(file.size_bytes) for file in self.index.files or ())
+    rows: Mapping[int, int]
+    """How many rows each fragment has."""
+    coverage: tuple[Coverage, ...]
+    unwanted: Mapping[str, str]
+    """The names of indexes that nobody asks for, and their columns."""
 
 
 class Indexes:
@@ -54,63 +53,80 @@ class Indexes:
     def __init__(self, options: StorageOptions) -> None:
         self._options = options
 
-    def coverage(self, uri: str, version: int, columns: Sequence[str]) -> tuple[Coverage, ...]:
-        """Tell for some columns what of a version their indexes cover."""
+    def survey(self, uri: str, version: int, wanted: Sequence[WantedIndex]) -> Survey:
+        """Tell what of a version the wanted indexes cover, and which indexes are there besides."""
         handle = open_at(uri, version, self._options)
         with translated(f"the indexes of {uri} can not be read", self._options):
-            return tuple(_coverage(handle, column) for column in columns)
+            rows = {int(each.fragment_id): int(each.count_rows()) for each in handle.get_fragments()}
+            there = {WantedIndex(str(one.field_names[0]), kind): one for one, kind in _ours(handle)}
+            every = handle.describe_indices()
+            taken = {str(one.name) for one in every}
+            coverage = []
+            for one in wanted:
+                found = there.get(one)
+                segments = () if found is None else tuple(found.segments)
+                covered = {int(number) for part in segments for number in part.fragment_ids}
+                missing = frozenset(rows) - covered
+                name = _free_name(one, taken) if found is None else str(found.name)
+                taken.add(name)
+                rest = sum(rows[number] for number in missing)
+                total = sum(rows.values())
+                is_outdated = one.kind not in EXTENDED_KINDS and rows_moved(handle, frozenset(covered), missing)
+                coverage.append(Coverage(one, name, total, total - rest, missing, len(segments), is_outdated))
+            kept = {one.name for one in coverage}
+            unwanted = {str(one.name): ", ".join(map(str, one.field_names)) for one in every if one.name not in kept}
+            return Survey(rows, tuple(coverage), unwanted)
 
-    def build(self, uri: str, version: int, gap: Coverage) -> Segment:
-        """Build what an index lacks; nothing refers to it yet."""
+    def order(self, uri: str, version: int, coverage: Coverage, fragments: Iterable[int]) -> Build:
+        """Return what builds an index over some fragments, here or on another machine."""
+        return Build(
+            uri=uri,
+            version=version,
+            options=self._options,
+            wanted=coverage.wanted,
+            name=coverage.name,
+            fragments=frozenset(fragments),
+        )
+
+    def fitting(self, uri: str, version: int, segments: Iterable[Segment]) -> list[Segment]:
+        """Return the segments that were built for fragments and columns which a version has."""
         handle = open_at(uri, version, self._options)
-        with translated(f"{gap.column!r} of {uri} can not be indexed", self._options):
-            index = handle.create_index_uncommitted(
-                gap.column, BTREE, name=_name(handle, gap.column), fragment_ids=sorted(gap.missing), replace=True
-            )
-        return Segment(gap.column, gap.missing, index)
+        there = frozenset(int(number) for number in handle.fragment_ids())
+        return [
+            each
+            for each in segments
+            if each.fragments <= there and each.fields == fields_of(handle, each.wanted.column)
+        ]
 
-    def seal(self, uri: str, version: int, segments: Sequence[Segment], transaction: str) -> Sealed | None:
-        """Add segments to a version as one detached version; None if it has lost a fragment that they cover."""
+    def seal(
+        self, uri: str, version: int, segments: Sequence[Segment], drop: Iterable[str], transaction: str
+    ) -> Sealed | None:
+        """Seal a version with more segments and without some indexes; None if it has lost what segments are for."""
         handle = open_at(uri, version, self._options)
         with translated(f"the indexes of {uri} can not be sealed", self._options):
-            there = set(handle.fragment_ids())
-            if not all(segment.fragments <= there for segment in segments):
+            if len(self.fitting(uri, version, segments)) < len(segments):
                 return None
-            operation = LanceOperation.CreateIndex([segment.index for segment in segments], [])
-            wanted = Transaction(int(handle.version), operation, uuid=transaction)
-            sealed = LanceDataset.commit(handle, wanted, detached=True, max_retries=SEAL_DRAWS_MAX)
-            VERSIONS.keep(uri, sealed, self._options)
-            return Sealed(lance_version=int(sealed.version), transaction=transaction, rows=int(sealed.count_rows()))
-
-    def columns(self, uri: str, version: int) -> tuple[str, ...]:
-        """Return the columns of a version that have an index of ours."""
-        handle = open_at(uri, version, self._options)
-        with translated(f"the indexes of {uri} can not be read", self._options):
-            every = [str(index.field_names[0]) for index in handle.describe_indices() if len(index.field_names) == 1]
-            return tuple(dict.fromkeys(every))
-
-    def build_whole(self, uri: str, version: int, column: str) -> Segment:
-        """Build the index of a column over all of a version; nothing refers to it yet."""
-        handle = open_at(uri, version, self._options)
-        every = frozenset(int(number) for number in handle.fragment_ids())
-        return self.build(uri, version, Coverage(column, 0, 0, every))
-
-    def fits(self, uri: str, version: int, segments: Sequence[Segment]) -> bool:
-        """Tell whether segments were built for fragments that a version has, and there are some."""
-        there = frozenset(int(number) for number in open_at(uri, version, self._options).fragment_ids())
-        return bool(segments) and all(segment.fragments <= there for segment in segments)
-
-    def replace(self, uri: str, version: int, segments: Sequence[Segment], transaction: str) -> Sealed:
-        """Seal segments in the place of all that a version has for their columns."""
-        handle = open_at(uri, version, self._options)
-        with translated(f"the indexes of {uri} can not be sealed", self._options):
-            names = {segment.index.name for segment in segments}
+            names = frozenset(drop)
             old = [part for part in _parts(handle) if part.name in names]
             operation = LanceOperation.CreateIndex([segment.index for segment in segments], old)
             wanted = Transaction(int(handle.version), operation, uuid=transaction)
             sealed = LanceDataset.commit(handle, wanted, detached=True, max_retries=SEAL_DRAWS_MAX)
             VERSIONS.keep(uri, sealed, self._options)
             return Sealed(lance_version=int(sealed.version), transaction=transaction, rows=int(sealed.count_rows()))
+
+    def names(self, uri: str, version: int) -> tuple[str, ...]:
+        """Return the names of all indexes of a version."""
+        handle = open_at(uri, version, self._options)
+        with translated(f"the indexes of {uri} can not be read", self._options):
+            return tuple(str(index.name) for index in handle.describe_indices())
+
+
+def _ours(handle: LanceDataset) -> Iterable[tuple[Any, IndexKind]]:
+    """Yield the indexes of one column each, of a kind that we build."""
+    for index in handle.describe_indices():
+        kind = index_kind(index)
+        if kind is not None and len(index.field_names) == 1:
+            yield index, kind
 
 
 def _parts(handle: LanceDataset) -> list[Index]:
@@ -129,31 +145,9 @@ def _parts(handle: LanceDataset) -> list[Index]:
     ]
 
 
-def index_name(column: str) -> str:
-    """Return what the index of a column is called."""
-    return f"{column}_idx"
-
-
-def _name(handle: LanceDataset, column: str) -> str:
-    """Return the name of a column's index: as it is, or as none is that another column had before a renaming."""
-    every = handle.describe_indices()
-    for index in every:
-        if list(index.field_names) == [column]:
-            return str(index.name)
-    name, taken = index_name(column), {index.name for index in every}
+def _free_name(wanted: WantedIndex, taken: set[str]) -> str:
+    """Return a name for an index that no other has, such as one of a column that was renamed."""
+    name = f"{wanted.column}_idx"
     while name in taken:
         name = f"_{name}"
     return name
-
-
-def _coverage(handle: LanceDataset, column: str) -> Coverage:
-    covered = indexed_fragments(handle, column)
-    missing = [number for number in handle.fragment_ids() if number not in covered]
-    rows = int(handle.count_rows())
-    uncovered = sum(_rows(handle, number) for number in missing)
-    return Coverage(column, rows, rows - uncovered, frozenset(missing))
-
-
-def _rows(handle: LanceDataset, number: int) -> int:
-    fragment: Any = handle.get_fragment(number)
-    return int(fragment.count_rows())

@@ -18,6 +18,7 @@ from lance.file import LanceFileSession
 from lance.fragment import FragmentMetadata
 
 from omnigraph.errors import CorruptGraphError, InvalidDataError, OmnigraphError
+from omnigraph.model.indexes import LOOKUP_KINDS, IndexKind
 from omnigraph.model.staged import RowSet
 from omnigraph.rules.arrow_schema import BLOB_STORAGE, EXTENSION_NAME, LANCE_BLOB, is_blob
 from omnigraph.rules.fingerprints import Sieve, dealt, first_of_runs
@@ -178,7 +179,18 @@ def has_id_index(handle: LanceDataset) -> bool:
 
 def has_index(handle: LanceDataset, column: str) -> bool:
     """Tell whether the values of a column can be looked up."""
-    return any(list(index.field_names) == [column] for index in handle.describe_indices())
+    return any(_finds(index, column) for index in handle.describe_indices())
+
+
+def index_kind(index: Any) -> IndexKind | None:
+    """Return of what kind an index is; None if it is of none that we build."""
+    name = str(index.index_type).upper()
+    return IndexKind(name) if name in IndexKind.__members__ else None
+
+
+def _finds(index: Any, column: str) -> bool:
+    """Tell whether an index finds rows by the value of a column, and not by words of it."""
+    return list(index.field_names) == [column] and index_kind(index) in LOOKUP_KINDS
 
 
 def looked_up(handle: LanceDataset, ids: Column, fragments: Any = None) -> pa.Table:
@@ -195,7 +207,7 @@ def indexed_fragments(handle: LanceDataset, column: str) -> frozenset[int]:
     """Return the fragments whose values in a column can be looked up."""
     covered: set[int] = set()
     for index in handle.describe_indices():
-        if list(index.field_names) == [column]:
+        if _finds(index, column):
             covered |= {int(number) for segment in index.segments for number in segment.fragment_ids}
     return frozenset(covered)
 

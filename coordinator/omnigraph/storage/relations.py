@@ -111,3 +111,6 @@ class ClusterEngine(RelationalEngine, Protocol):
 
     def kept(self, relation: Relation) -> AbstractContextManager[None]:
         """Keep the rows of this very relation, once they are worked out, where they are, until the block ends."""
+
+    def told(self, tasks: Spread, what: str) -> pa.Table:
+        """Read all parts on its machines, each by a task of its own, and bring here what they tell; say what for."""
