@@ -93,6 +93,26 @@ def test_indexes_cover_what_was_rewritten_and_find_the_same(graph: og.Graph) -> 
     assert graph.ensure_indices().tables["node:Person"]["id"].rows_added == 1
 
 
+def test_fragments_that_were_indexed_one_by_one_become_one(root: Path) -> None:
+    """Lance puts no fragments together of which an index covers some and not the others, or has several segments."""
+    graph = og.init(root, SCHEMA)
+    for number in range(6):
+        with graph.transaction() as tx:
+            tx.append("Person", [person(f"p{number}-{n}", mail=f"{number}-{n}@x") for n in range(5)])
+        if number < 5:
+            graph.ensure_indices()
+    before = content(graph.snapshot())
+    report = graph.optimize()
+    assert (report.tables["node:Person"].fragments_before, report.tables["node:Person"].fragments_after) == (6, 1)
+    found = handle(graph, "Person")
+    assert {len(index.segments) for index in found.describe_indices()} == {1}
+    assert set(found.fragment_ids()) == set(indexed_fragments(found, "mail"))
+    assert content(graph.snapshot()) == before
+    aged(root)
+    graph.cleanup(keep=1)
+    assert units(table_files(root)) == reachable(graph)
+
+
 def test_nulls_nans_and_odd_texts_survive_walks_of_upserts_and_deletes(root: Path) -> None:
     graph = og.init(root, SCHEMA)
     chance = random.Random(7)

@@ -16,6 +16,7 @@ from lance.optimize import Compaction, CompactionTask
 
 from omnigraph.errors import CorruptGraphError
 from omnigraph.storage.lance_door import SEAL_DRAWS_MAX, VERSIONS, Sealed
+from omnigraph.storage.lance_index_building import parts_of_indexes
 from omnigraph.storage.lance_rows import open_at, translated
 from omnigraph.storage.lance_sealing import shape_of
 from omnigraph.storage.roots import StorageOptions
@@ -72,9 +73,23 @@ class Compacting:
         """Return what there is to rewrite; one fragment that nothing was taken out of is left alone."""
         handle = open_at(uri, version, self._options)
         with translated(f"no compaction of {uri} can be planned", self._options):
-            plan = Compaction.plan(handle, {"target_rows_per_fragment": rows_per_fragment})
+            bare = self._without_indexes(uri, handle)
+            plan = Compaction.plan(bare, {"target_rows_per_fragment": rows_per_fragment})
             tasks: Any = plan.tasks
-            return tuple(Rewrite(uri, version, self._options, task.json()) for task in tasks)
+            return tuple(Rewrite(uri, int(bare.version), self._options, task.json()) for task in tasks)
+
+    def _without_indexes(self, uri: str, handle: LanceDataset) -> LanceDataset:
+        """Return the same rows without indexes, for nobody else.
+
+        Lance puts no fragments together that different segments of an index cover; ours are built anew in any case.
+        """
+        parts = parts_of_indexes(handle)
+        if not parts:
+            return handle
+        wanted = Transaction(int(handle.version), LanceOperation.CreateIndex([], parts))
+        bare = LanceDataset.commit(handle, wanted, detached=True, max_retries=SEAL_DRAWS_MAX)
+        VERSIONS.keep(uri, bare, self._options)
+        return bare
 
     def fitting(self, uri: str, version: int, rewritten: Iterable[Rewritten]) -> list[Rewritten]:
         """Return what can be sealed on a version: what was made from fragments it still has."""

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import lance
 from lance import LanceDataset
+from lance.dataset import Index
 
 from omnigraph.model.indexes import VECTOR_KINDS, IndexKind, WantedIndex
 from omnigraph.rules.indexes import VECTORS_MIN, not_trainable, partitions, sub_vectors, too_few_vectors
@@ -94,3 +95,19 @@ def fields_of(handle: LanceDataset, column: str) -> tuple[int, ...]:
     """Return the number of a column of a version; none if there is no such column."""
     found: Any = handle.lance_schema.field(column)
     return () if found is None else (int(found.id()),)
+
+
+def parts_of_indexes(handle: LanceDataset) -> list[Index]:
+    """Return the parts of a version's indexes as they are named to take them out."""
+    return [
+        Index(
+            uuid=str(part.uuid),
+            name=str(index.name),
+            fields=[int(number) for number in index.fields],
+            dataset_version=int(part.dataset_version_at_last_update),
+            fragment_ids=part.fragment_ids,
+            index_version=int(part.index_version),
+        )
+        for index in handle.describe_indices()
+        for part in index.segments
+    ]

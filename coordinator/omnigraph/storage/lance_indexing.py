@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from lance import LanceDataset, LanceOperation
-from lance.dataset import Index, Transaction
+from lance.dataset import Transaction
 
 from omnigraph.model.indexes import EXTENDED_KINDS, IndexKind, WantedIndex
 from omnigraph.storage.lance_door import SEAL_DRAWS_MAX, VERSIONS, Sealed
-from omnigraph.storage.lance_index_building import Build, Segment, fields_of
+from omnigraph.storage.lance_index_building import Build, Segment, fields_of, parts_of_indexes
 from omnigraph.storage.lance_row_moves import rows_moved
 from omnigraph.storage.lance_rows import index_kind, open_at, translated
 from omnigraph.storage.roots import StorageOptions
@@ -107,7 +107,7 @@ class Indexes:
             if len(self.fitting(uri, version, segments)) < len(segments):
                 return None
             names = frozenset(drop)
-            old = [part for part in _parts(handle) if part.name in names]
+            old = [part for part in parts_of_indexes(handle) if part.name in names]
             operation = LanceOperation.CreateIndex([segment.index for segment in segments], old)
             wanted = Transaction(int(handle.version), operation, uuid=transaction)
             sealed = LanceDataset.commit(handle, wanted, detached=True, max_retries=SEAL_DRAWS_MAX)
@@ -127,22 +127,6 @@ def _ours(handle: LanceDataset) -> Iterable[tuple[Any, IndexKind]]:
         kind = index_kind(index)
         if kind is not None and len(index.field_names) == 1:
             yield index, kind
-
-
-def _parts(handle: LanceDataset) -> list[Index]:
-    """Return the parts of a version's indexes as they are named to take them out."""
-    return [
-        Index(
-            uuid=str(part.uuid),
-            name=str(index.name),
-            fields=[int(number) for number in index.fields],
-            dataset_version=int(part.dataset_version_at_last_update),
-            fragment_ids=part.fragment_ids,
-            index_version=int(part.index_version),
-        )
-        for index in handle.describe_indices()
-        for part in index.segments
-    ]
 
 
 def _free_name(wanted: WantedIndex, taken: set[str]) -> str:

@@ -5,6 +5,7 @@ and as long as the new fragment has no index of the same name; of other kinds it
 """
 
 from itertools import product
+from typing import Any
 
 import numpy as np
 from lance import LanceDataset
@@ -18,7 +19,7 @@ def rows_moved(handle: LanceDataset, covered: frozenset[int], others: frozenset[
     there = {int(each.fragment_id): each.metadata for each in handle.get_fragments()}
     if not others:
         return False
-    if not covered <= there.keys():
+    if not covered <= there.keys() or any(each.row_id_meta is None for each in there.values()):
         return True
     ranges = {number: _range(there[number]) for number in covered | others}
     return any(
@@ -29,7 +30,8 @@ def rows_moved(handle: LanceDataset, covered: frozenset[int], others: frozenset[
 
 def _row_ids(fragment: FragmentMetadata) -> UnsignedNumbers:
     """Return the row ids of all rows that a fragment ever had."""
-    return np.asarray(RowIdSequence.from_inline_metadata(fragment.row_id_meta).to_pyarrow(), np.uint64)
+    noted: Any = fragment.row_id_meta
+    return np.asarray(RowIdSequence.from_inline_metadata(noted).to_pyarrow(), np.uint64)
 
 
 def _range(fragment: FragmentMetadata) -> tuple[int, int]:
