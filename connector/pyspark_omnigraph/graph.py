@@ -1,6 +1,6 @@
 """A graph in the driver: everything the coordinator can do, with DataFrames in and out."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import chain
@@ -160,6 +160,23 @@ class SparkGraph:
         target = self.graph.branch if into is None else into
         with self.graph.branches.conflict_relations(source, target, policy=policy) as relations:
             return every(self.engine, relations)
+
+    def ensure_indices(
+        self, branch: str | None = None, *, types: Sequence[str] | None = None, actor: str | None = None
+    ) -> og.IndexReport:
+        """Build what indexes lack: tasks build segments over groups of fragments, the driver publishes them at once."""
+        return self.graph.ensure_indices(branch, types=types, actor=actor)
+
+    def optimize(
+        self,
+        branch: str | None = None,
+        *,
+        types: Sequence[str] | None = None,
+        rows_per_fragment: int | None = None,
+        actor: str | None = None,
+    ) -> og.OptimizeReport:
+        """Compact: the driver plans and publishes, tasks write fragments anew and build the indexes of them."""
+        return self.graph.optimize(branch, types=types, rows_per_fragment=rows_per_fragment, actor=actor)
 
     def transaction(  # noqa: PLR0913  (what a write can be told is what its options are)
         self,

@@ -1,4 +1,4 @@
-"""What the programs in `jobs/` do: from arguments to one commit, or to files.
+"""What the programs in `jobs/` do: from arguments to one commit, to files, or to a report.
 
 Each is an entry point for `spark-submit`. What it prints last is one line of JSON, for whoever schedules it; an error
 of omnigraph's is one line on standard error and an exit code, the same as the command line's.
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from omnigraph.cli.output import exit_code
+from omnigraph.cli.output import Exit, exit_code
 from omnigraph.errors import InvalidOptionError, OmnigraphError
 from pyspark_omnigraph.graph import SparkGraph, SparkTransaction
 
@@ -63,6 +63,41 @@ def export(arguments: Sequence[str] | None = None) -> int:
     return _run(parser, arguments, _export)
 
 
+def index(arguments: Sequence[str] | None = None) -> int:
+    """Build what indexes lack, in one commit."""
+    parser = _parser("Build what the indexes of a branch lack, in one commit.")
+    _add_upkeep(parser)
+    return _run(parser, arguments, _index)
+
+
+def optimize(arguments: Sequence[str] | None = None) -> int:
+    """Compact the tables of a branch, in one commit."""
+    parser = _parser("Make few large fragments of small ones and keep their indexes, in one commit.")
+    _add_upkeep(parser)
+    parser.add_argument("--rows-per-fragment", type=int, help="how many rows a fragment is to have")
+    return _run(parser, arguments, _optimize)
+
+
+def cleanup(arguments: Sequence[str] | None = None) -> int:
+    """Let old commits expire and remove files that nothing refers to."""
+    parser = _parser("Let old commits expire and remove files that nothing refers to.")
+    parser.add_argument("--keep", type=int, help="how many commits of each branch stay")
+    parser.add_argument("--older-than", help="only commits older than this go, like 7d")
+    parser.add_argument("--grace", default="1d", help="files younger than this stay, like 12h; a day unless said")
+    parser.add_argument(
+        "--confirm", dest="read_only", action="store_false", help="do it; without this only say what would happen"
+    )
+    return _run(parser, arguments, _cleanup)
+
+
+def verify(arguments: Sequence[str] | None = None) -> int:
+    """Look whether all that commits refer to is there and whole."""
+    parser = _parser("Look whether all that commits refer to is there and whole; ends with 1 if something is damaged.")
+    parser.add_argument("--deep", action="store_true", help="read every row of every branch and tag")
+    parser.set_defaults(read_only=True)
+    return _run(parser, arguments, _verify)
+
+
 # -- what they do ---------------------------------------------------------------------------------------
 
 
@@ -97,6 +132,26 @@ def _export(graph: SparkGraph, chosen: argparse.Namespace) -> dict[str, Any]:
         )
         written[str(kind.table)] = snapshot.count(str(kind.table))
     return {"commit": snapshot.commit.id, "version": snapshot.commit.version, "rows": written}
+
+
+def _index(graph: SparkGraph, chosen: argparse.Namespace) -> dict[str, Any]:
+    return graph.ensure_indices(chosen.branch, types=chosen.type).to_dict()
+
+
+def _optimize(graph: SparkGraph, chosen: argparse.Namespace) -> dict[str, Any]:
+    rows = chosen.rows_per_fragment
+    return graph.optimize(chosen.branch, types=chosen.type, rows_per_fragment=rows).to_dict()
+
+
+def _cleanup(graph: SparkGraph, chosen: argparse.Namespace) -> dict[str, Any]:
+    report = graph.graph.cleanup(
+        keep=chosen.keep, older_than=chosen.older_than, grace=chosen.grace, dry_run=chosen.read_only
+    )
+    return report.to_dict()
+
+
+def _verify(graph: SparkGraph, chosen: argparse.Namespace) -> dict[str, Any]:
+    return graph.graph.verify(deep=chosen.deep).to_dict()
 
 
 def _sources(spark: SparkSession, chosen: argparse.Namespace) -> list[tuple[str, DataFrame]]:
@@ -156,6 +211,12 @@ def _add_commit(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--constraints", choices=("fail", "off"), help="off for trusted input")
 
 
+def _add_upkeep(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--branch", help="whose tables; main unless said")
+    parser.add_argument("--type", action="append", help="only this type; may be given again")
+    parser.add_argument("--actor", help="goes into the commit")
+
+
 def _run(
     parser: argparse.ArgumentParser,
     arguments: Sequence[str] | None,
@@ -164,10 +225,12 @@ def _run(
     chosen = parser.parse_args(arguments)
     spark = SparkSession.builder.appName(f"omnigraph {act.__name__.strip('_')}").getOrCreate()
     try:
-        graph = SparkGraph.for_path(spark, chosen.root, actor=getattr(chosen, "actor", None))
+        actor, read_only = getattr(chosen, "actor", None), getattr(chosen, "read_only", False)
+        graph = SparkGraph.for_path(spark, chosen.root, read_only=read_only, actor=actor)
         answer = act(graph, chosen)
     except OmnigraphError as refused:
         print(refused, file=sys.stderr)  # noqa: T201  for whoever reads the log of the job
         return int(exit_code(refused))
     print(json.dumps(answer))  # noqa: T201  for whoever scheduled it
-    return 0
+    is_well = answer.get("sound", True) and not answer.get("troubles")
+    return int(Exit.DONE if is_well else Exit.ERROR)

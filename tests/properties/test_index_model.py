@@ -88,7 +88,8 @@ class Walk:
 
     def optimize(self) -> None:
         before = {name for name, is_it in covered(self.graph).items() if is_it}
-        self.graph.optimize(rows_per_fragment=self.chance.choice([50, 1_000]))
+        report = self.graph.optimize(rows_per_fragment=self.chance.choice([50, 1_000]))
+        assert report.troubles == ()
         assert before - set(VECTORS) <= {name for name, is_it in covered(self.graph).items() if is_it}
 
     def check(self) -> None:

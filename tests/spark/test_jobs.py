@@ -1,6 +1,7 @@
 """The programs for spark-submit: one commit each, one line of JSON, and the command line's exit codes."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -96,6 +97,11 @@ def test_export_writes_one_commit_and_its_files_can_be_loaded(
         ("load", ["Knows={files}/knows"], 5, "existing Person"),
         ("delete", ["Person={files}/people"], 2, "no column id"),
         ("export", ["{files}/out", "--type", "Nobody"], 3, "Nobody"),
+        ("index", ["--type", "Nobody"], 3, "Nobody"),
+        ("optimize", ["--branch", "nowhere"], 3, "nowhere"),
+        ("optimize", ["--rows-per-fragment", "0"], 2, "rows_per_fragment"),
+        ("cleanup", [], 2, "keep"),
+        ("cleanup", ["--keep", "1", "--grace", "soon", "--confirm"], 2, "grace"),
     ],
 )
 def test_what_is_wrong_is_one_line_and_an_exit_code_and_nothing_is_applied(
@@ -109,7 +115,38 @@ def test_what_is_wrong_is_one_line_and_an_exit_code_and_nothing_is_applied(
     assert og.open(root).refresh().id == before
 
 
-@pytest.mark.parametrize("program", ["load", "upsert", "delete", "export"])
+def test_upkeep_indexes_compacts_cleans_and_verifies(
+    root: str, files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("people", "later"):
+        assert jobs.upsert([root, f"Person={files}/{name}"]) == 0
+    capsys.readouterr()
+    assert jobs.index([root, "--type", "Person", "--actor", "night"]) == 0
+    indexed = said(capsys)
+    assert indexed["tables"]["node:Person"]["name"]["share"] == 1.0
+    assert og.open(root).refresh().actor == "night"
+    assert jobs.optimize([root, "--branch", "main"]) == 0
+    assert said(capsys)["tables"]["node:Person"]["fragments_after"] == 1
+    for path in Path(root).rglob("*"):
+        os.utime(path, (0, 0))
+    head = og.open(root).refresh()
+    assert jobs.cleanup([root, "--keep", "1"]) == 0
+    told = said(capsys)
+    assert told["dry_run"] is True
+    assert told["files"] > 0
+    assert jobs.cleanup([root, "--keep", "1", "--confirm"]) == 0
+    assert said(capsys)["files"] >= told["files"]
+    assert og.open(root).refresh() == head
+    assert names(root) == ["Ann", "Bob", "Cid", "Dan"]
+    assert jobs.verify([root, "--deep"]) == 0
+    assert said(capsys)["sound"] is True
+    for data in (Path(root) / "nodes").rglob("data/*.lance"):
+        data.rename(data.with_suffix(".away"))
+    assert jobs.verify([root]) == 1
+    assert said(capsys)["sound"] is False
+
+
+@pytest.mark.parametrize("program", ["load", "upsert", "delete", "export", "index", "optimize", "cleanup", "verify"])
 def test_each_program_explains_itself(program: str) -> None:
     done = subprocess.run(
         [sys.executable, str(JOBS / f"{program}.py"), "--help"], capture_output=True, text=True, check=False

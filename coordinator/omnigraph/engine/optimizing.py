@@ -203,14 +203,11 @@ class Optimizing:
                     work.segments.append(made)
 
     def _seal_indexes(self, work: _Work) -> Sealed | None:
-        """Seal the new indexes in the place of all that there were: those say where rows lay before."""
-        indexes, sealed = self._session.indexes, work.sealed
-        if sealed is None:
-            return None
-        old = indexes.names(work.uri, sealed.lance_version)
-        if not old and not work.segments:
+        """Seal the new indexes; the version they are for has none."""
+        sealed, mint = work.sealed, self._session.sources.mint
+        if sealed is None or not work.segments:
             return sealed
-        return indexes.seal(work.uri, sealed.lance_version, work.segments, old, self._session.sources.mint())
+        return self._session.indexes.seal(work.uri, sealed.lance_version, work.segments, (), mint())
 
     def _publish(
         self, held: Branch, head: Commit, pins: Mapping[TableId, Pin], works: Mapping[TableId, _Work], commit: CommitId

@@ -81,7 +81,8 @@ class Compacting:
     def _without_indexes(self, uri: str, handle: LanceDataset) -> LanceDataset:
         """Return the same rows without indexes, for nobody else.
 
-        Lance puts no fragments together that different segments of an index cover; ours are built anew in any case.
+        Lance puts no fragments together that an index covers in part or in several segments, and seals no such thing.
+        Indexes say where rows lay before, so they are built anew in any case.
         """
         parts = parts_of_indexes(handle)
         if not parts:
@@ -103,13 +104,14 @@ class Compacting:
         return len(open_at(uri, version, self._options).fragment_ids())
 
     def seal(self, uri: str, version: int, rewritten: Sequence[Rewritten], transaction: str) -> Sealed:
-        """Seal a version with the new fragments in the place of the old ones, and check that it has as many rows."""
+        """Seal a version with the new fragments in the place of the old ones and without indexes; count its rows."""
         handle = open_at(uri, version, self._options)
         with translated(f"nothing was applied: a compaction of {uri} can not be sealed", self._options):
             groups = [LanceOperation.RewriteGroup(list(one.old), list(one.new)) for one in rewritten]
             _number(handle, [fragment for group in groups for fragment in group.new_fragments])
-            wanted = Transaction(int(handle.version), LanceOperation.Rewrite(groups, []), uuid=transaction)
-            sealed = LanceDataset.commit(handle, wanted, detached=True, max_retries=SEAL_DRAWS_MAX)
+            bare = self._without_indexes(uri, handle)
+            wanted = Transaction(int(bare.version), LanceOperation.Rewrite(groups, []), uuid=transaction)
+            sealed = LanceDataset.commit(bare, wanted, detached=True, max_retries=SEAL_DRAWS_MAX)
             old, new = (sum(len(getattr(one, side)) for one in rewritten) for side in ("old", "new"))
             expected = (int(handle.count_rows()), len(handle.fragment_ids()) - old + new)
             if (int(sealed.count_rows()), len(sealed.fragment_ids())) != expected:

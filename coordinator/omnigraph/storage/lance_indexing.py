@@ -114,12 +114,6 @@ class Indexes:
             VERSIONS.keep(uri, sealed, self._options)
             return Sealed(lance_version=int(sealed.version), transaction=transaction, rows=int(sealed.count_rows()))
 
-    def names(self, uri: str, version: int) -> tuple[str, ...]:
-        """Return the names of all indexes of a version."""
-        handle = open_at(uri, version, self._options)
-        with translated(f"the indexes of {uri} can not be read", self._options):
-            return tuple(str(index.name) for index in handle.describe_indices())
-
 
 def _ours(handle: LanceDataset) -> Iterable[tuple[Any, IndexKind]]:
     """Yield the indexes of one column each, of a kind that we build."""
