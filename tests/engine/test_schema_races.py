@@ -11,13 +11,16 @@ import pytest
 import omnigraph as og
 from omnigraph.engine import evolving
 from omnigraph.engine.committer import Committer
+from omnigraph.engine.publisher import Publisher
 from omnigraph.engine.reshaping import staged_reshape
-from omnigraph.errors import BranchConflictError, ConflictError, OmnigraphError
+from omnigraph.errors import BranchConflictError, ConflictError, ConstraintError, OmnigraphError
+from omnigraph.storage import turns
 from omnigraph.testing.crash_writers import planned
 
 OLD = "node Person { name: String @key  age: I32? }"
 WIDE = "node Person { name: String @key  age: I64? }"
 RENAMED = 'node Person { name: String @key  years: I32? @rename_from("age") }'
+UNIQUE = "node Person { name: String @key  age: I32? @unique }"
 FILLED = 'node Person { name: String @key  age: I32?  land: String @backfill("IT") }'
 
 
@@ -172,7 +175,7 @@ def test_a_lost_answer_is_found_out(graph: og.Graph) -> None:
     assert len(is_whole(graph)) == 50
 
 
-# -- one is planned and staged, then the other lands, then the first goes on ---------------------------
+# -- one is planned and staged, or sealed, then the other lands, then the first goes on ----------------
 
 
 def merge(graph: og.Graph) -> og.MergeResult:
@@ -185,6 +188,7 @@ ACTS: dict[str, Callable[[og.Graph], object]] = {
     "fill": lambda graph: graph.schema.apply(FILLED),
     "widen": lambda graph: graph.schema.apply(WIDE),
     "rename": lambda graph: graph.schema.apply(RENAMED),
+    "constrain": lambda graph: graph.schema.apply(UNIQUE),
     "branch": lambda graph: graph.branches.create("late"),
 }
 LANDS = {
@@ -194,7 +198,7 @@ LANDS = {
 REFUSED = {
     ("fill", "widen"), ("widen", "fill"), ("rename", "fill"),
     ("write", "fill"), ("write", "widen"), ("write", "rename"),
-    ("merge", "fill"),
+    ("merge", "fill"), ("write", "constrain"), ("merge", "constrain"), ("constrain", "write"), ("constrain", "merge"),
 }  # fmt: skip
 
 
@@ -209,29 +213,33 @@ def has_happened(graph: og.Graph, act: str) -> bool:
         case "fill":
             return "land" in names and all(row["land"] == "IT" for row in rows.values())
         case "widen":
-            return graph.snapshot().read("Person").schema.field("age").type == pa.int64()
+            return bool(graph.snapshot().read("Person").schema.field("age").type == pa.int64())
+        case "constrain":
+            return "@unique" in graph.schema.show()
         case "rename":
             return "years" in names
         case _:
             return "late" in {branch.name for branch in graph.branches.list()}
 
 
+@pytest.mark.parametrize("door", [(Committer, "commit"), (Publisher, "publish")], ids=["promise", "swap"])
 @pytest.mark.parametrize(("first", "second"), sorted(LANDS | REFUSED))
 def test_whoever_is_overtaken_by_a_schema_or_overtakes_one_is_whole_or_not_there(
-    graph: og.Graph, first: str, second: str, monkeypatch: pytest.MonkeyPatch
+    graph: og.Graph, first: str, second: str, door: tuple[type, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph.branches.create("side")
     with graph.transaction("side") as tx:
         tx.append("Person", [{"name": "x", "age": 3}])
-    commit, came = Committer.commit, list[str]()
+    goes_on, came = getattr(*door), list[str]()
 
-    def overtaken(self: Committer, *given: Any) -> Any:
+    def overtaken(self: object, *given: Any) -> Any:
         if not came:
             came.append(second)
             ACTS[second](og.open(graph.root))
-        return commit(self, *given)
+        return goes_on(self, *given)
 
-    monkeypatch.setattr(Committer, "commit", overtaken)
+    monkeypatch.setattr(turns, "WAIT_SECONDS_MAX", 0.01)  # the second does not wait for the first
+    monkeypatch.setattr(*door, overtaken)
     said = at_once(lambda: ACTS[first](graph))[0]
     assert came == [second]
     assert has_happened(graph, second), "what landed first is there, and whole"
@@ -239,7 +247,7 @@ def test_whoever_is_overtaken_by_a_schema_or_overtakes_one_is_whole_or_not_there
         assert not isinstance(said, OmnigraphError), said
         assert has_happened(graph, first)
     else:
-        assert isinstance(said, ConflictError), said
+        assert isinstance(said, ConflictError | ConstraintError), said
         assert not has_happened(graph, first)
     if second == "branch":
         assert [*graph.snapshot("late").read("Person").schema.names] == ["id", "name", "age"]
