@@ -2,6 +2,7 @@
 
 import os
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,13 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "[I32]": ([], [1, None]),
     "Bool": (True, False),
 }
+FORMULAS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "String": ("'<' || upper(key) || '>'", lambda key: f"<{key.upper()}>"),
+    "I64": ("length(key) * -1000000007", lambda key: len(key) * -1000000007),
+    "F64": ("length(id) / 4", lambda key: len(key) / 4),
+    "Bool": ("key >= 'k3'", lambda key: key >= "k3"),
+}
+"""Expressions that fill a property, and what they make of a key."""
 
 
 @dataclass
@@ -104,7 +112,12 @@ class Walk:
         self.kept.append(made)
         model.properties.insert(self.dice.randrange(len(model.properties) + 1), made)
         notes = {}
-        if not made.nullable or self.dice.random() < 0.3:
+        formula = FORMULAS.get(made.type)
+        if formula is not None and self.dice.random() < 0.5:
+            notes[id(made)] = f'@backfill(expr="{formula[0]}")'
+            for key, row in model.rows.items():
+                row[id(made)] = formula[1](key)
+        elif not made.nullable or self.dice.random() < 0.3:
             value = self.dice.choice(VALUES[made.type])
             text = str(value).replace("None", "null").replace("True", "true").replace("False", "false")
             notes[id(made)] = f'@backfill("{text}")'

@@ -170,7 +170,7 @@ class _Between:
             problem = Problem(
                 code="REQUIRED_WITHOUT_VALUE",
                 reason=f"{self._rows} rows would have no value in {column.name!r}, which is required",
-                instead='say what they get with @backfill("value"), or write a "?" after the type',
+                instead='say it with @backfill("value"), or @backfill(expr="…"), or write "?" after the type',
             )
             return self._refused(StepKind.ADD_PROPERTY, column.name, problem, **told)
         misfit = self._misfit(column, value)
