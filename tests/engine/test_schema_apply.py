@@ -1,11 +1,13 @@
 """Changing a schema: one commit of schema and data, lifetimes of properties, and what stays as it was."""
 
+import datetime as dt
 from pathlib import Path
 from typing import Any
 
 import lance
 import pyarrow as pa
 import pytest
+from tests.engine.near_kit import Near
 
 import omnigraph as og
 from omnigraph.errors import (
@@ -106,6 +108,28 @@ def test_every_type_can_be_added_filled_dropped_and_written(graph: og.Graph) -> 
     with graph.transaction() as tx:
         tx.upsert("Person", [{"name": "Cid", "picture": b"abc", **filled}])
     assert [row["picture"] for row in people(graph)] == [None, None, b"abc"]
+
+
+@pytest.mark.parametrize("near", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [("[String]", ["a"]), ("Vector(2)", [1.0, 2.0]), ("Blob", b"abc"), ("Date", dt.date(2026, 1, 2)), ("Bool", False)],
+)
+def test_a_property_of_any_type_is_required_if_every_row_has_it(
+    graph: og.Graph, kind: str, value: Any, near: bool
+) -> None:
+    with Near() as engine:
+        handle = graph.with_engine(engine) if near else graph
+        handle.schema.apply(body(f"isThere: {kind}?"))
+        with handle.transaction() as tx:
+            tx.upsert("Person", [{"name": "Ann", "isThere": value}])
+        with pytest.raises(ConstraintError) as refused:
+            handle.schema.apply(body(f"isThere: {kind}"))
+        assert refused.value.facts["violations"][0]["sample"] == [{"id": "Ben", "isThere": None}]
+        with handle.transaction() as tx:
+            tx.upsert("Person", [{"name": "Ben", "isThere": value}])
+        handle.schema.apply(body(f"isThere: {kind}"))
+    assert [row["isThere"] for row in people(graph)] == [value, value]
 
 
 def test_numbers_get_wider_beside_rows_that_were_deleted(graph: og.Graph) -> None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from omnigraph.engine.deltas import uri_of
 from omnigraph.engine.engines import cluster_for
@@ -243,7 +242,8 @@ class SchemaChecks:
         yield from looked(self._session, asked.new, pin, looks)
 
     def _nulls(self, kind: TableType, name: str, pin: Pin) -> Iterator[Violation]:
-        uri, where = uri_of(self._session, kind), pc.field(name).is_null()
+        # As text, because an expression of Arrow can not ask for vectors, blobs and some lists; a name is only letters.
+        uri, where = uri_of(self._session, kind), f"`{name}` IS NULL"
         count = self._session.tables.count(uri, pin.lance_version, where)
         if count:
             some = self._session.tables.scan(
