@@ -4,15 +4,23 @@ python -m tests.spark.stream_kit SOURCE SINK CHECKPOINT
 """
 
 import json
+import os
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
+from pyspark.sql.datasource import (
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    InputPartition,
+    WriterCommitMessage,
+)
 from pyspark.sql.types import StructType
 from tests.spark.fault_kit import Fault, FaultyOrder
 
@@ -21,6 +29,7 @@ from omnigraph.engine.parts import WorkOrder
 from omnigraph.ids import CommitId
 from pyspark_omnigraph.options import WriteOptions
 from pyspark_omnigraph.source import OmnigraphDataSource
+from pyspark_omnigraph.streaming import FeedStreamReader, Offset
 from pyspark_omnigraph.streaming_sink import OmnigraphStreamWriter
 
 cloudpickle.register_pickle_by_value(  # type: ignore[no-untyped-call]  # as in the whole package
@@ -33,10 +42,10 @@ FAULTY_STREAM = "omnigraph_faulty_stream"
 EVENT = "concat_ws('/', _commit_version, _change_type, id) AS key"
 
 
-def feed(spark: SparkSession, root: str | Path, **options: Any) -> DataFrame:
+def feed(spark: SparkSession, root: str | Path, form: str = "omnigraph", **options: Any) -> DataFrame:
     """Stream what changes."""
     said = {"readChangeFeed": "true", "type": "Person"} | options
-    return spark.readStream.format("omnigraph").options(**said).load(str(root))
+    return spark.readStream.format(form).options(**said).load(str(root))
 
 
 def sink(frame: DataFrame, root: str | Path, checkpoint: str | Path, form: str = "omnigraph", **options: Any) -> None:
@@ -81,8 +90,48 @@ class FaultyStreamWriter(OmnigraphStreamWriter):
             super().commit(messages, batchId)
 
 
+class FaultyStreamReader(FeedStreamReader):
+    """The reader of streams, whose process is killed in one place as long as a file says so."""
+
+    place = ""
+    while_there = ""
+
+    def initialOffset(self) -> Offset:  # noqa: N802
+        self._meet("initialOffset")
+        return super().initialOffset()
+
+    def latestOffset(self, start: Offset | None = None, limit: Any = None) -> Offset:  # noqa: N802
+        self._meet("latestOffset")
+        return super().latestOffset(start, limit)
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        found = super().partitions(start, end)
+        self._meet("partitions")
+        return found
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        self._meet("read.before")
+        for batch in super().read(partition):
+            yield batch
+            self._meet("read")
+
+    def _meet(self, place: str) -> None:
+        if place == self.place and Path(self.while_there).exists():
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
 class FaultyStreamSource(OmnigraphDataSource):
     """The data source under another name, with one more option for streams: the fault."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        self.killed_at = options.get("killedat", "")
+        super().__init__({name: value for name, value in options.items() if name != "killedat"})
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        reader = FaultyStreamReader.begun(self._pin(), schema)
+        assert isinstance(reader, FaultyStreamReader)
+        reader.place, _, reader.while_there = self.killed_at.partition(":")
+        return reader
 
     @classmethod
     def name(cls) -> str:
@@ -97,6 +146,8 @@ class FaultyStreamSource(OmnigraphDataSource):
         return writer
 
     def __getstate__(self) -> dict[str, Any]:
+        if "fault" not in self.options:
+            self._pin()
         return self.__dict__
 
 

@@ -12,16 +12,17 @@ from typing import Any
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
-from tests.engine.feed_kit import TOLD, fold, rows_at
+from tests.engine.feed_kit import TOLD, Rows, fold, rows_at
 from tests.engine.merge_kit import KEYS
-from tests.properties.test_feed_model import walk
+from tests.properties.test_feed_model import evolved, shown_at, walk
 from tests.properties.test_merge_model import begun
 
 import omnigraph as og
 from omnigraph.errors import CommitNotFoundError
 from pyspark_omnigraph import SparkGraph
 
-deep = pytest.mark.skipif(os.environ.get("OMNIGRAPH_DEEP") != "1", reason="only with OMNIGRAPH_DEEP=1")
+DEEP = os.environ.get("OMNIGRAPH_DEEP") == "1"
+deep = pytest.mark.skipif(not DEEP, reason="only with OMNIGRAPH_DEEP=1")
 
 
 @pytest.fixture
@@ -119,18 +120,52 @@ def test_a_spark_graph_gives_changes_as_a_frame_that_several_tasks_read(spark: S
         on_spark.changes(since=99)
 
 
-def test_folding_the_feed_of_a_random_history_gives_its_snapshots(spark: SparkSession, tmp_path: Path) -> None:
-    chance = random.Random(11)
+@pytest.mark.parametrize("seed", range(8 if DEEP else 1))
+def test_folding_the_feed_of_a_random_history_gives_its_snapshots(
+    spark: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    chance = random.Random(11 + seed)
     graph, model = begun(tmp_path)
     walk(graph, model, chance)
-    last = graph.refresh().version
-    first = last // 3
-    frame = read(spark, graph, type="Person", startingVersion=first + 1)
-    for type in KEYS:
-        rows = read(spark, graph, type=type, startingVersion=first + 1) if type != "Person" else frame
-        feed = [row.asDict() for row in rows.collect()]
-        assert fold(rows_at(graph, type, first), _pre_first(feed)) == rows_at(graph, type, last)
-    assert frame.count() > 0
+    assert any(len(commit.parents) > 1 for commit in graph.log(limit=None)) or seed, "a walk without a merge"
+    changed = 0
+    for branch in ["main", *chance.sample(list(model.heads), 2 if DEEP else 1)]:
+        first, last = _range(graph, branch, chance)
+        said = {"branch": branch, "startingVersion": first + 1, "endingVersion": last}
+        for type in KEYS:
+            start, end = (rows_at(graph, type, version, branch) for version in (first, last))
+            changed += _folded(spark, graph, said | {"type": type}, start, end)
+    assert changed, "a walk in which nothing changes shows nothing"
+
+
+@pytest.mark.parametrize("seed", range(8 if DEEP else 1))
+def test_folding_a_feed_over_schemas_that_change_gives_the_last_of_them(
+    spark: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    chance = random.Random(600 + seed)
+    graph = evolved(tmp_path, chance)
+    first, last = _range(graph, "main", chance)
+    start, end = shown_at(graph, first, last), rows_at(graph, "Person", last)
+    assert _folded(spark, graph, {"startingVersion": first + 1, "endingVersion": last}, start, end)
+
+
+def _range(graph: og.Graph, branch: str, chance: random.Random) -> tuple[int, int]:
+    """Some versions of a branch, and not too few."""
+    versions = graph.branches.get(branch).version
+    first = chance.randint(0, versions // 2)
+    return first, chance.randint(max(first + 1, versions * 3 // 4), versions)
+
+
+def _folded(spark: SparkSession, graph: og.Graph, said: dict[str, Any], start: Rows, end: Rows) -> int:
+    """Fold what Spark reads, and compare it with what the coordinator tells; return how many rows changed."""
+    branch, type = said.get("branch", "main"), said.get("type", "Person")
+    bounds = {"since": said["startingVersion"] - 1, "until": said["endingVersion"]}
+    every = dicts(read(spark, graph, **said))
+    assert fold(start, _pre_first(every)) == end, said
+    assert every == plain(graph.changes(branch, **bounds).rows(type).read_all().to_pylist()), said
+    net = dicts(read(spark, graph, netChanges="true", **said))
+    assert fold(start, _pre_first(net)) == end, said
+    return len(every)
 
 
 def _pre_first(feed: list[dict[str, Any]]) -> list[dict[str, Any]]:

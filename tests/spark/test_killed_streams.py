@@ -13,7 +13,17 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.spark.applications import Application, wait_until
 from tests.spark.fault_kit import FAILURES, Fault
-from tests.spark.stream_kit import SINK_SCHEMA, SOURCE_SCHEMA, events, expected, landed, sink_with
+from tests.spark.stream_kit import (
+    FAULTY_STREAM,
+    SINK_SCHEMA,
+    SOURCE_SCHEMA,
+    FaultyStreamSource,
+    events,
+    expected,
+    landed,
+    sink,
+    sink_with,
+)
 
 import omnigraph as og
 from omnigraph.failpoints import Failpoint
@@ -24,6 +34,8 @@ pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.xdist_group("spa
 DEEP = os.environ.get("OMNIGRAPH_DEEP") == "1"
 POINTS = tuple(point for point in Failpoint if point in WRITE_POINTS)
 STAGING = (Failpoint.BEFORE_STAGE, Failpoint.AFTER_STAGE)
+READING = ("initialOffset", "latestOffset", "partitions", "read.before", "read")
+"""Where whoever reads may die: the process that plans batches, and those of tasks before and after their first rows."""
 SOME = (Failpoint.AFTER_SIDECAR, Failpoint.AFTER_SWAP)
 CHILD = "tests.spark.stream_kit"
 
@@ -70,6 +82,31 @@ def test_a_worker_is_killed_in_a_batch_and_every_change_lands_once(
     sink_with(Fault(), stream, target.root, checkpoint)
     assert landed(target) == expected(source)
     assert len({commit.message for commit in target.log(limit=None)}) == target.refresh().version
+
+
+@pytest.mark.parametrize("place", READING if DEEP else READING[-1:])
+def test_who_reads_for_a_batch_is_killed_and_nothing_is_missed_or_told_twice(
+    spark: SparkSession, source: og.Graph, target: og.Graph, tmp_path: Path, place: str
+) -> None:
+    spark.dataSource.register(FaultyStreamSource)
+    checkpoint, is_killed = tmp_path / "c", tmp_path / "killed"
+    told = {"startingVersion": 1, "maxCommitsPerTrigger": 2, "killedAt": f"{place}:{is_killed}"}
+    stream = events(spark, source.root, form=FAULTY_STREAM, **told)
+    known = set(expected(source))
+    for _ in range(2 if DEEP else 1):
+        is_killed.touch()
+        with pytest.raises(FAILURES):
+            sink(stream, target.root, checkpoint)
+        is_killed.unlink()
+        if DEEP:  # some batches in peace, and what was read is cleaned up
+            sink(stream, target.root, checkpoint)
+            source.cleanup(keep=1)
+        target.cleanup(keep=1)
+        before = source.refresh().version
+        write(source, f"late-{before}", "Ben")
+        known |= set(expected(source, since=before))
+    sink(stream, target.root, checkpoint)
+    assert landed(target) == sorted(known)
 
 
 @pytest.mark.skipif(not DEEP, reason="only with OMNIGRAPH_DEEP=1: each needs two Javas of its own")

@@ -133,8 +133,17 @@ class Comparisons:
         if at.pin is None:
             return ()
         table, names, version = shown_table(self.kind), names_in(self.kind, at.kind), at.pin.lance_version
+        has_blobs = any(column.is_blob for column in table.columns)  # which are fetched by row ids
         return tuple(
-            SomeRows(uri=self.uri, version=version, options=self.options, table=table, names=names, pieces=part)
+            SomeRows(
+                uri=self.uri,
+                version=version,
+                options=self.options,
+                table=table,
+                names=names,
+                pieces=part,
+                needs_row_ids=has_blobs,
+            )
             for part in in_parts(pieces)
         )
 

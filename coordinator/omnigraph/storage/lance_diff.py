@@ -21,6 +21,7 @@ from omnigraph.model.staged import RowSet
 from omnigraph.rules.bitmaps import numbers_of
 from omnigraph.rules.row_changes import DIGEST, ComparedTable
 from omnigraph.rules.values import Column
+from omnigraph.storage.lance_door import file_names
 from omnigraph.storage.lance_rows import (
     BLOB_SCAN_ROWS,
     OFFSET_MASK,
@@ -41,6 +42,14 @@ PART_ROWS_MAX: Final = 2**20
 SCAN_ROWS: Final = 16_384
 DIGEST_BYTES: Final = 32
 FEW_ROWS_MAX: Final = 16
+TAKEN_ROWS_MAX: Final = 8_192
+LISTS_MAX: Final = 64
+LISTS_ROWS_MAX: Final = 2**16
+_LISTS: Final[dict[tuple[str, str], UnsignedNumbers]] = {}
+"""Lists of deleted rows that were read last: of commits in a row, each needs that of the one before too."""
+FRAGMENTS_MAX: Final = 2
+_FRAGMENTS: Final[dict[tuple[str, int], dict[tuple[str, ...], FragmentMetadata]]] = {}
+"""The same of the fragments of versions."""
 FEW_DELETED: Final = "array"
 """What Lance calls a deletion file that is a list, as those of few rows are."""
 
@@ -65,6 +74,8 @@ class SomeRows:
     names: tuple[str | None, ...]
     """What the compared columns are called in this version; None where it has none, and all is null."""
     pieces: tuple[Piece, ...]
+    needs_row_ids: bool = True
+    """Whether rows are asked for by their row ids later; looking those up goes through all of a fragment's."""
 
     @property
     def rows(self) -> int:
@@ -108,6 +119,10 @@ class SomeRows:
                     batch_size=BLOB_SCAN_ROWS if has_blobs else SCAN_ROWS,
                     batch_readahead=1 if has_blobs else None,
                 ).to_reader()
+            if not self.needs_row_ids and not has_blobs:
+                taken = [rows for rows in some if rows.rows <= TAKEN_ROWS_MAX]
+                some = [rows for rows in some if rows.rows > TAKEN_ROWS_MAX]
+                yield from (_taken(handle, rows, columns, self.options) for rows in taken)
             if some:
                 yield from scan_row_ids(handle, _row_ids(handle, some, self.options), columns, with_address=True)
 
@@ -144,6 +159,17 @@ def _fragment(handle: LanceDataset, number: int) -> Any:
     if found is None:
         raise CorruptGraphError(f"version {handle.version} of {handle.uri} has no fragment {number}")
     return found
+
+
+def _taken(handle: LanceDataset, rows: RowSet, columns: list[str], options: StorageOptions) -> pa.RecordBatch:
+    """Return rows at some places of a fragment; their row ids are left open."""
+    fragment, wanted = _fragment(handle, rows.fragment), offsets_of(rows)
+    places = wanted - np.searchsorted(_gaps(handle, fragment.metadata, options), wanted).astype(np.uint64)
+    found: pa.Table = fragment.take(places.tolist(), columns=columns)
+    address = (np.uint64(rows.fragment) << np.uint64(32)) | wanted
+    found = found.append_column(ROW_ID, pa.nulls(len(wanted), pa.uint64()))
+    (batch,) = found.append_column(ROW_ADDRESS, pa.array(address)).combine_chunks().to_batches()
+    return batch
 
 
 def _row_ids(handle: LanceDataset, sets: Iterable[RowSet], options: StorageOptions) -> UnsignedNumbers:
@@ -225,8 +251,14 @@ def in_parts(pieces: Sequence[Piece], rows_max: int = PART_ROWS_MAX) -> Iterator
 
 def _by_files(handle: LanceDataset) -> dict[tuple[str, ...], FragmentMetadata]:
     """Return the fragments of a version by the files they are made of: numbers mean other rows on other branches."""
-    every = [fragment.metadata for fragment in handle.get_fragments()]
-    return {tuple(str(file.path) for file in each.files): each for each in every}
+    key = (handle.uri, int(handle.version))
+    known = _FRAGMENTS.get(key)
+    if known is None:
+        known = {file_names(each): each for each in (fragment.metadata for fragment in handle.get_fragments())}
+        while len(_FRAGMENTS) >= FRAGMENTS_MAX:
+            _FRAGMENTS.pop(next(iter(_FRAGMENTS), ("", 0)), None)
+        _FRAGMENTS[key] = known
+    return known
 
 
 def _deleted(fragment: FragmentMetadata) -> "tuple[Any, ...] | None":
@@ -238,16 +270,31 @@ def _deleted(fragment: FragmentMetadata) -> "tuple[Any, ...] | None":
 def _listed(handle: LanceDataset, fragment: int, file: Any, options: StorageOptions) -> UnsignedNumbers | None:
     """Read which rows are deleted from the file that says so; a scan, which would do too, walks over all the others."""
     name = deletion_name(fragment, dict(file.asdict()))
-    with tempfile.TemporaryDirectory(prefix="omnigraph-") as folder:
-        local = Path(folder) / "deleted"
-        file_session(handle.uri, options).download_file(name, local)
-        data = local.read_bytes()
+    known = _LISTS.get((handle.uri, name))
+    if known is not None:
+        return known
+    data = _content(handle.uri, name, options)
     if file.file_type == FEW_DELETED:
         with pa.ipc.open_file(data) as listed:
             offsets: UnsignedNumbers | None = np.sort(np.asarray(listed.read_all().column(0), np.uint64))
     else:
         offsets = numbers_of(data)
-    return offsets if offsets is not None and len(offsets) == file.num_deleted_rows else None
+    if offsets is None or len(offsets) != file.num_deleted_rows:
+        return None
+    if len(offsets) <= LISTS_ROWS_MAX:
+        while len(_LISTS) >= LISTS_MAX:
+            _LISTS.pop(next(iter(_LISTS), ("", "")), None)
+        _LISTS[handle.uri, name] = offsets
+    return offsets
+
+
+def _content(uri: str, name: str, options: StorageOptions) -> bytes:
+    if "://" not in uri:
+        return (Path(uri) / name).read_bytes()
+    with tempfile.TemporaryDirectory(prefix="omnigraph-") as folder:
+        local = Path(folder) / "deleted"
+        file_session(uri, options).download_file(name, local)
+        return local.read_bytes()
 
 
 def _whole(fragment: FragmentMetadata) -> Piece:

@@ -232,8 +232,17 @@ VERSIONS = OpenVersions(OPEN_VERSIONS_MAX)
 
 
 def file_name(fragment: FragmentMetadata) -> str:
-    """Return the name of a fragment's first file; Lance's own accessor makes a class at every call."""
-    file: Any = fragment.files[0]
+    """Return the name of a fragment's first file."""
+    return _name_of(fragment.files[0])
+
+
+def file_names(fragment: FragmentMetadata) -> tuple[str, ...]:
+    """Return the names of a fragment's files."""
+    return tuple(map(_name_of, fragment.files))
+
+
+def _name_of(file: Any) -> str:
+    """Return the name of a file; Lance's own accessor makes a class at every call."""
     name = getattr(file, "_path", None)
     return name if type(name) is str else str(file.path)
 
