@@ -55,7 +55,7 @@ BAD: dict[str, tuple[str, Bad, str]] = {
     "a key of an edge twice": ("Knows", lambda: [{"src": "a", "dst": "b"}] * 2, "more than once"),
     "a key of twenty million characters": ("Person", lambda: [person("k" * HUGE)], "an id has 1 to"),
     "a type that is not there": ("Persn", lambda: [person("a")], "Person"),
-    "no rows but a word": ("Person", lambda: "abc", ""),
+    "no rows but a number": ("Person", lambda: 7, "can not be a int"),
 }
 
 

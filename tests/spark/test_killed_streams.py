@@ -93,7 +93,7 @@ def test_who_reads_for_a_batch_is_killed_and_nothing_is_missed_or_told_twice(
     told = {"startingVersion": 1, "maxCommitsPerTrigger": 2, "killedAt": f"{place}:{is_killed}"}
     stream = events(spark, source.root, form=FAULTY_STREAM, **told)
     known = set(expected(source))
-    for _ in range(2 if DEEP else 1):
+    for _ in range(2 if DEEP and place != "initialOffset" else 1):  # which a restart does not ask for
         is_killed.touch()
         with pytest.raises(FAILURES):
             sink(stream, target.root, checkpoint)

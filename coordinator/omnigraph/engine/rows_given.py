@@ -67,8 +67,10 @@ def parts_of(rows: Any, kind: TableType) -> Iterator[Rows]:
         yield from _parts_of_frame(rows, kind)
     elif isinstance(rows, pa.RecordBatch | Sequence):
         yield rows
-    else:
+    elif isinstance(rows, Iterable):
         yield list(rows)
+    else:
+        raise InvalidDataError(f"rows of {kind.table} can not be a {type(rows).__name__}", table_key=str(kind.table))
 
 
 def _is_frame(rows: Any) -> bool:

@@ -80,7 +80,7 @@ class Transaction:
         self._quarantine = Quarantine(session, self._catalog) if intent.constraints == "quarantine" else None
         self._announcement = Announcement(session, self._base.id, None if begun is None else begun.operation)
         self._open = True
-        self._is_alone = False
+        self._is_alone = self._is_given_up = False
         self._receipt: Receipt | None = None
         self._landed_before = self._earlier_commit()
 
@@ -123,7 +123,7 @@ class Transaction:
     def give_up(self) -> None:
         """End it without publishing anything, also what others staged for it."""
         self._usable()
-        self._open = False
+        self._open, self._is_given_up = False, True
         self._announcement.end()
         if self._shared is not None:
             self._shared.give_up()
@@ -252,7 +252,8 @@ class Transaction:
         finally:
             self._announcement.end()
         if error is None and not was_open:
-            raise TransactionStateError("a step of this transaction failed or it was given up, so nothing was applied")
+            why = "it was given up" if self._is_given_up else "a step of this transaction failed"
+            raise TransactionStateError(f"{why}, so nothing was applied")
 
     # -- staging ------------------------------------------------------------------------------------
 
