@@ -3,7 +3,6 @@
 A piece of work opens all it needs itself and refers to nothing that others see, so it may be done twice.
 """
 
-import pickle
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -12,20 +11,26 @@ from typing import Any, Final, Protocol, TypeVar
 import pyarrow as pa
 
 from omnigraph.engine.upkeep import at_once
-from omnigraph.errors import OmnigraphError
+from omnigraph.errors import OmnigraphError, error_of
 from omnigraph.storage.relations import ClusterEngine, Spread
 
-_COLUMNS: Final[dict[str, pa.DataType]] = {"number": pa.int64(), "answer": pa.binary()}
+_COLUMNS: Final[dict[str, pa.DataType]] = {"number": pa.int64(), "answer": pa.string(), "code": pa.string()}
 ANSWERS: Final = pa.schema(_COLUMNS)
 
-Answer = TypeVar("Answer", covariant=True)
+Answer = TypeVar("Answer")
 
 
 class Work(Protocol[Answer]):
-    """A piece of work that can be pickled, as its answer can."""
+    """A piece of work that can be sent elsewhere, and whose answer is told in a text."""
 
     def do(self) -> Answer:
         """Do it."""
+
+    def to_text(self, answer: Answer) -> str:
+        """Tell what came of it."""
+
+    def from_text(self, text: str) -> Answer:
+        """Read what was told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +42,12 @@ class Task:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Do the work; what is wrong with it is an answer too, for it would be wrong again."""
-        answer: Any
+        code = None
         try:
-            answer = self.work.do()
+            text = self.work.to_text(self.work.do())
         except OmnigraphError as problem:
-            answer = problem
-        said = pa.array([pickle.dumps(answer)], pa.binary())
-        yield pa.RecordBatch.from_arrays([pa.array([self.number], pa.int64()), said], schema=ANSWERS)
+            text, code = problem.message, problem.code
+        yield pa.RecordBatch.from_pylist([{"number": self.number, "answer": text, "code": code}], schema=ANSWERS)
 
 
 AnyWork = TypeVar("AnyWork", bound=Work[Any])
@@ -58,15 +62,15 @@ def each_done(
         return
     tasks = Spread(ANSWERS, tuple(Task(number, work) for number, work in enumerate(works)))
     told = cluster.told(tasks, what)
-    answers = dict(zip(told.column("number").to_pylist(), told.column("answer").to_pylist(), strict=True))
+    answers = {row["number"]: row for row in told.to_pylist()}
     for number, work in enumerate(works):
-        yield work, _future(pickle.loads(answers[number] or b""))  # noqa: S301  a task of ours has pickled it
+        yield work, _future(work, answers[number])
 
 
-def _future(answer: Any) -> "Future[Any]":
+def _future(work: Work[Any], row: dict[str, Any]) -> "Future[Any]":
     future: Future[Any] = Future()
-    if isinstance(answer, OmnigraphError):
-        future.set_exception(answer)
+    if row["code"] is None:
+        future.set_result(work.from_text(row["answer"]))
     else:
-        future.set_result(answer)
+        future.set_exception(error_of(row["code"], row["answer"]))
     return future

@@ -5,6 +5,7 @@ has the very fragments it was read from. Lance would number the new fragments it
 they are numbered here, beyond every number that a fragment or an index of the version has.
 """
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,7 +18,7 @@ from lance.optimize import Compaction, CompactionTask
 from omnigraph.errors import CorruptGraphError
 from omnigraph.storage.lance_door import SEAL_DRAWS_MAX, VERSIONS, Sealed
 from omnigraph.storage.lance_index_building import parts_of_indexes
-from omnigraph.storage.lance_rows import open_at, translated
+from omnigraph.storage.lance_rows import fragment_text, fragments_of, open_at, translated
 from omnigraph.storage.lance_sealing import shape_of
 from omnigraph.storage.roots import StorageOptions
 
@@ -47,7 +48,7 @@ class Rewritten:
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """An order to write fragments of a version anew, as Lance describes it; it can be pickled."""
+    """An order to write fragments of a version anew, as Lance describes it; it can be sent elsewhere."""
 
     uri: str
     version: int
@@ -61,6 +62,15 @@ class Rewrite:
             planned: Any = CompactionTask
             done = planned.from_json(self.text).execute(handle)
             return Rewritten(tuple(done.original_fragments), tuple(done.new_fragments))
+
+    def to_text(self, answer: Rewritten) -> str:
+        """Tell what was written, on another machine."""
+        return json.dumps([[fragment_text(one) for one in side] for side in (answer.old, answer.new)])
+
+    def from_text(self, text: str) -> Rewritten:
+        """Read what was told."""
+        old, new = json.loads(text)
+        return Rewritten(tuple(fragments_of(old)), tuple(fragments_of(new)))
 
 
 class Compacting:

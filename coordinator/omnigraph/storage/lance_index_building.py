@@ -3,12 +3,15 @@
 A handle on which an index is built can not be used by others meanwhile, so each order opens its own.
 """
 
+import base64
+import json
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from datetime import datetime
+from typing import Any, Final, cast
 
 import lance
 from lance import LanceDataset
-from lance.dataset import Index
+from lance.dataset import Index, IndexFile
 
 from omnigraph.model.indexes import VECTOR_KINDS, IndexKind, WantedIndex
 from omnigraph.rules.indexes import VECTORS_MIN, not_trainable, partitions, sub_vectors, too_few_vectors
@@ -16,6 +19,8 @@ from omnigraph.storage.lance_door import LANCE_ERRORS, _without_places
 from omnigraph.storage.lance_rows import translated
 from omnigraph.storage.roots import StorageOptions
 
+SIMPLE: Final = ("uuid", "name", "fields", "dataset_version", "index_version", "base_id", "covering_fields")
+"""What Lance notes of an index that is told as it is."""
 TRAINING_WORDS: Final = ("train", "centroid", "KMeans")
 """What Lance says if vectors, of which many may be NaN, are too few after all."""
 
@@ -45,7 +50,7 @@ class Untrained:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Build:
-    """An order to build the index of a column over some fragments of a version; it can be pickled."""
+    """An order to build the index of a column over some fragments of a version; it can be sent elsewhere."""
 
     uri: str
     version: int
@@ -64,6 +69,41 @@ class Build:
             if self.wanted.kind is IndexKind.INVERTED:
                 index = handle.merge_existing_index_segments([index])  # before that its files are not where it looks
             return Segment(self.wanted, self.fragments, index)
+
+    def to_text(self, answer: Segment | Untrained) -> str:
+        """Tell what was built, on another machine."""
+        said: dict[str, Any] = {"fragments": sorted(answer.fragments)}
+        if isinstance(answer, Untrained):
+            return json.dumps(said | {"reason": answer.reason})
+        index = answer.index
+        kind, details = index.index_details or (None, b"")
+        files = [[file.path, file.size_bytes] for file in index.files or ()]
+        return json.dumps(
+            said
+            | {name: getattr(index, name) for name in SIMPLE}
+            | {
+                "covered": sorted(int(number) for number in index.fragment_ids),
+                "created_at": None if index.created_at is None else index.created_at.isoformat(),
+                "files": files,
+                "details": None if kind is None else [kind, base64.b64encode(details).decode("ascii")],
+            }
+        )
+
+    def from_text(self, text: str) -> Segment | Untrained:
+        """Read what was told."""
+        said = json.loads(text)
+        fragments = frozenset(said["fragments"])
+        if "reason" in said:
+            return Untrained(self.wanted, fragments, said["reason"])
+        details, covered = said["details"], set[int](said["covered"])
+        index = Index(
+            **{name: said[name] for name in SIMPLE},
+            fragment_ids=cast(Any, covered),  # Lance takes any set of numbers
+            created_at=None if said["created_at"] is None else datetime.fromisoformat(said["created_at"]),
+            files=[IndexFile(path=path, size_bytes=size) for path, size in said["files"]],
+            index_details=None if details is None else (details[0], base64.b64decode(details[1])),
+        )
+        return Segment(self.wanted, fragments, index)
 
     def _trained(self, handle: LanceDataset) -> Segment | Untrained:
         column, some = self.wanted.column, [one for one in handle.get_fragments() if one.fragment_id in self.fragments]
