@@ -173,10 +173,13 @@ class SparkGraph:
         *,
         types: Sequence[str] | None = None,
         rows_per_fragment: int | None = None,
+        cluster: bool = False,
         actor: str | None = None,
     ) -> og.OptimizeReport:
         """Compact: the driver plans and publishes, tasks write fragments anew and build the indexes of them."""
-        return self.graph.optimize(branch, types=types, rows_per_fragment=rows_per_fragment, actor=actor)
+        return self.graph.optimize(
+            branch, types=types, rows_per_fragment=rows_per_fragment, cluster=cluster, actor=actor
+        )
 
     def transaction(  # noqa: PLR0913  (what a write can be told is what its options are)
         self,

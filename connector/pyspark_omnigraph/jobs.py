@@ -75,6 +75,7 @@ def optimize(arguments: Sequence[str] | None = None) -> int:
     parser = _parser("Make few large fragments of small ones and keep their indexes, in one commit.")
     _add_upkeep(parser)
     parser.add_argument("--rows-per-fragment", type=int, help="how many rows a fragment is to have")
+    parser.add_argument("--cluster", action="store_true", help="write edges in the order of their src")
     return _run(parser, arguments, _optimize)
 
 
@@ -140,7 +141,8 @@ def _index(graph: SparkGraph, chosen: argparse.Namespace) -> dict[str, Any]:
 
 def _optimize(graph: SparkGraph, chosen: argparse.Namespace) -> dict[str, Any]:
     rows = chosen.rows_per_fragment
-    return graph.optimize(chosen.branch, types=chosen.type, rows_per_fragment=rows).to_dict()
+    report = graph.optimize(chosen.branch, types=chosen.type, rows_per_fragment=rows, cluster=chosen.cluster)
+    return report.to_dict()
 
 
 def _cleanup(graph: SparkGraph, chosen: argparse.Namespace) -> dict[str, Any]:

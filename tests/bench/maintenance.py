@@ -27,7 +27,7 @@ import omnigraph as og
 from omnigraph.engine.upkeep import CONCURRENCY_VARIABLE
 
 SCHEMA = "node Item { name: String @key  value: I64 @index  even: Bool @index  text: String? }"
-INDEXES: dict[str, Any] = {"id": "BTREE", "name": "BTREE", "value": "BTREE", "even": "BITMAP"}
+INDEXES = {"id": "BTREE", "name": "BTREE", "value": "BTREE", "even": "BITMAP"}
 PER_COMMIT = 50
 PER_APPEND = 500_000
 LOOKUPS = 20
@@ -180,24 +180,27 @@ def cleaning(folder: Path, size: Size) -> list[Verdict]:
     ]
 
 
+def index_plainly(plain: Any) -> None:
+    for column, kind in INDEXES.items():
+        plain.create_scalar_index(column, kind)
+
+
 def prepare(order: dict[str, Any]) -> Callable[[], object]:
     if order["act"].startswith("stock"):
         plain = lance.dataset(order["root"])
         if order["act"] == "stock optimize":
             return lambda: plain.optimize.compact_files(target_rows_per_fragment=order["target"])
-        return lambda: stock_indexes(plain)
+        return lambda: index_plainly(plain)
     graph = og.open(order["root"])
-    if order["act"] == "optimize":
-        return lambda: graph.optimize(rows_per_fragment=order["target"])
-    if order["act"] == "index":
-        return graph.ensure_indices
+    match order["act"]:
+        case "optimize":
+            return lambda: graph.optimize(rows_per_fragment=order["target"])
+        case "index":
+            return graph.ensure_indices
+        case _:
+            pass
     graph.snapshot().read("Item")
     return lambda: graph.cleanup(keep=1).files
-
-
-def stock_indexes(plain: lance.LanceDataset) -> None:
-    for column, kind in INDEXES.items():
-        plain.create_scalar_index(column, kind)
 
 
 def main() -> None:

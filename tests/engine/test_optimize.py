@@ -10,6 +10,7 @@ from typing import Any
 
 import lance
 import pytest
+from tests.engine.near_kit import Near
 from tests.engine.upkeep_kit import SCHEMA, aged, content, die_at, person, reachable, table_files, units
 from typer.testing import CliRunner
 
@@ -353,3 +354,65 @@ def test_moments_are_kept_to_the_microsecond(root: Path) -> None:
             tx.append("Knows", [{"id": f"k{number}", "src": "a", "dst": "b", "since": moment}])
     graph.optimize()
     assert set(graph.snapshot().read("Knows").column("since").to_pylist()) == {moment}
+
+
+@pytest.mark.parametrize("engine", [None, Near()])
+def test_edges_are_clustered_by_where_they_begin_and_nothing_else_changes(root: Path, engine: Near | None) -> None:
+    graph = og.init(root, SCHEMA)
+    graph = graph if engine is None else graph.with_engine(engine)
+    chance = random.Random(1)
+    names = [f"p{number}" for number in range(50)]
+    with graph.transaction() as tx:
+        tx.append("Person", [person(name) for name in names])
+    for step in range(6):
+        moment = datetime(2026, 1, 1, step, tzinfo=UTC)
+        edges = [{"id": f"k{step}-{n}", "src": chance.choice(names), "dst": chance.choice(names)} for n in range(40)]
+        with graph.transaction() as tx:
+            tx.append("Knows", [{**edge, "since": chance.choice([None, moment])} for edge in edges])
+    with graph.transaction() as tx:
+        tx.delete("Knows", ids=[f"k3-{n}" for n in range(0, 40, 3)])
+    graph.ensure_indices()
+    graph.branches.create("before")
+    before = content(graph.snapshot())
+    report = graph.optimize(cluster=True, rows_per_fragment=100)
+    assert report.troubles == ()
+    assert report.tables["edge:Knows"].fragments_after == 3
+    table = handle(graph, "Knows")
+    ends = table.to_table(columns=["src", "dst"])
+    assert ends.column("src").to_pylist() == sorted(ends.column("src").to_pylist())
+    assert set(table.fragment_ids()) == set(indexed_fragments(table, "src")) == set(indexed_fragments(table, "dst"))
+    assert content(graph.snapshot()) == before
+    assert graph.diff("before", "main").is_empty
+    assert list(graph.changes(since=graph.refresh().version - 1).rows("Knows")) == []
+    assert graph.optimize(cluster=True, rows_per_fragment=100).commit is None
+    with graph.transaction() as tx:
+        tx.upsert("Knows", [{"id": "k0-0", "src": "p1", "dst": "p2"}])
+    with graph.transaction("before") as tx:
+        tx.upsert("Knows", [{"id": "k0-1", "src": "p3", "dst": "p4"}])
+    graph.branches.merge("before")
+    assert graph.snapshot().count("Knows", "src = 'p1' AND id = 'k0-0'") == 1
+    assert graph.snapshot().count("Knows", "src = 'p3' AND id = 'k0-1'") == 1
+    assert graph.snapshot().count("Knows") == len(before["edge:Knows"])
+    assert graph.verify(deep=True).findings == ()
+
+
+def test_edges_that_come_while_others_are_clustered_are_kept(graph: og.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph.ensure_indices()
+    keep, landed = Compacting.seal, list[int]()
+
+    def seal(self: Compacting, *given: Any) -> Any:
+        if len(landed) < 2:
+            landed.append(len(landed))
+            with og.open(graph.root).transaction() as tx:
+                tx.upsert("Knows", [{"id": f"m{len(landed)}", "src": "p9-0", "dst": "p0-0"}])
+                if len(landed) == 2:
+                    tx.upsert("Knows", [{"id": "k3", "src": "p0-5", "dst": "p0-0"}])
+        return keep(self, *given)
+
+    monkeypatch.setattr(Compacting, "seal", seal)
+    graph.optimize(cluster=True)
+    found = {row["id"]: row["src"] for row in graph.snapshot().read("Knows").to_pylist()}
+    assert found == {f"k{n}": f"p{n}-0" for n in range(12)} | {"m1": "p9-0", "m2": "p9-0", "k3": "p0-5"}
+    for id, src in found.items():
+        assert graph.snapshot().read("Knows", where=f"src = '{src}'").column("id").to_pylist().count(id) == 1
+    assert graph.verify(deep=True).findings == ()

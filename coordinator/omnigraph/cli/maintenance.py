@@ -34,17 +34,18 @@ def cleanup(  # noqa: PLR0913  (what a cleanup can be told is what its options a
 
 
 @app.command()
-def optimize(
+def optimize(  # noqa: PLR0913  (what it can be told is what its options are)
     root: Root,
     branch: Annotated[str, typer.Option(help="Branch to compact.")] = "main",
     type_: Annotated[list[str] | None, typer.Option("--type", help="Only this type; may be given again.")] = None,
+    cluster: Annotated[bool, typer.Option("--cluster", help="Write edges in the order of their src.")] = False,
     actor: Actor = None,
     storage: Storage = None,
     as_json: Json = False,
 ) -> None:
     """Make few large fragments of small ones, keep their indexes, and let plain Lance readers see main."""
     with output.reporting(as_json):
-        report = opened(root, storage, write=True).optimize(branch, types=type_, actor=actor)
+        report = opened(root, storage, write=True).optimize(branch, types=type_, cluster=cluster, actor=actor)
         rows: list[tuple[object, ...]] = [
             (key, one.fragments_before, one.fragments_after, one.bytes_written, ", ".join(one.indexed))
             for key, one in report.tables.items()

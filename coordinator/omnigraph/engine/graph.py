@@ -302,16 +302,19 @@ class Graph:
         *,
         types: Sequence[str] | None = None,
         rows_per_fragment: int | None = None,
+        cluster: bool = False,
         actor: str | None = None,
     ) -> OptimizeReport:
         """Make few large fragments of small ones and keep their indexes, as one commit; no row changes.
 
-        Afterwards plain Lance readers of the folders of `main`'s tables see what `main` is.
+        With ``cluster``, edges are written anew in the order of their ``src``, unless they lie in it. Afterwards plain
+        Lance readers of the folders of `main`'s tables see what `main` is.
         """
         self._session.writable()
         self._recovery.heal()
         work = Optimizing(self._session, self._history, check_actor(actor))
-        return work.optimize(self._bound(branch), types, check_fragment_rows(rows_per_fragment))
+        rows = check_fragment_rows(rows_per_fragment)
+        return work.optimize(self._bound(branch), types, rows, is_clustered=cluster)
 
     def verify(self, *, deep: bool = False) -> VerifyReport:
         """Look whether every version that a commit pins is there and whole; deep, read rows of branches and tags too.

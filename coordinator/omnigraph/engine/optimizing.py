@@ -24,10 +24,11 @@ from omnigraph.ids import CommitId, TableId
 from omnigraph.model.cleanups import Trouble
 from omnigraph.model.lineage import MAIN, Branch, Commit
 from omnigraph.model.optimizing import OptimizedTable, OptimizeReport
-from omnigraph.model.schema import TableType
+from omnigraph.model.schema import EdgeType, TableType
 from omnigraph.model.tables import Pin
 from omnigraph.rules.indexes import grouped, wanted_indexes
 from omnigraph.rules.refs import Draft
+from omnigraph.storage.lance_clustering import Cluster
 from omnigraph.storage.lance_compacting import SHOWS, Compacting, Rewrite, Rewritten
 from omnigraph.storage.lance_door import Sealed
 from omnigraph.storage.lance_files import TableFiles
@@ -36,6 +37,7 @@ from omnigraph.storage.lance_indexing import Coverage
 
 SEALS_MAX = 100
 OPERATION = "optimize"
+CLUSTERED_BY = ("src", "dst", "id")
 REWRITING = "omnigraph: compacting"
 
 
@@ -74,9 +76,13 @@ class Optimizing:
         self._compacting = Compacting(session.root.options)
         self._files = TableFiles(session.root.options)
         self._troubles: dict[str, Trouble] = {}
+        self._is_clustered = False
 
-    def optimize(self, branch: str, types: Sequence[str] | None, rows: int) -> OptimizeReport:
+    def optimize(
+        self, branch: str, types: Sequence[str] | None, rows: int, *, is_clustered: bool = False
+    ) -> OptimizeReport:
         """Compact what there is to compact, for some types or for all, and make it visible in one commit."""
+        self._is_clustered = is_clustered
         self._refuse_pending()
         held, base = self._history.head(branch)
         announcement = Announcement(self._session, base.id)
@@ -136,7 +142,7 @@ class Optimizing:
 
     def _rewrite(self, works: Sequence[_Work], head: Commit, rows: int, announcement: Announcement) -> None:
         """Write anew what is small or thinned out, several pieces at once; what was written before and fits is kept."""
-        orders: list[Rewrite] = []
+        orders: list[Rewrite | Cluster] = []
         by_uri = {work.uri: work for work in works}
         for work in works:
             version = head.pins[work.kind.table_id].lance_version
@@ -144,10 +150,17 @@ class Optimizing:
                 work.rewritten = self._compacting.fitting(work.uri, version, work.rewritten)
                 if not work.rewritten:
                     announcement.now(work.kind.table_id)
-                    orders += self._compacting.plan(work.uri, version, rows)
+                    orders += self._planned(work, version, rows)
         for order, answer in each_done(self._session.cluster, orders, REWRITING):
             with self._noting(by_uri[order.uri]):
                 by_uri[order.uri].rewritten.append(answer.result())
+
+    def _planned(self, work: _Work, version: int, rows: int) -> Sequence[Rewrite | Cluster]:
+        if self._is_clustered and isinstance(work.kind, EdgeType):
+            order = Cluster(work.uri, version, self._session.root.options, CLUSTERED_BY, rows)
+            if order.is_wanted:
+                return [order]
+        return self._compacting.plan(work.uri, version, rows)
 
     def _sealed(self, works: Sequence[_Work], head: Commit) -> dict[TableId, Pin]:
         """Seal what was rewritten on the newest pins, with indexes that cover it."""
@@ -180,6 +193,8 @@ class Optimizing:
         work.indexes = tuple(one for one in found if one.segments)
         work.rows = indexes.survey(work.uri, work.sealed.lance_version, ()).rows
         fitting = indexes.fitting(work.uri, work.sealed.lance_version, work.segments)
+        if any(one.has_new_ids for one in work.rewritten):
+            fitting = []  # what they are for may have got other numbers
         work.segments = still_good(fitting, {one.wanted: frozenset(work.rows) for one in work.indexes})
 
     def _index(self, works: Sequence[_Work]) -> None:

@@ -22,6 +22,7 @@ from omnigraph.storage.lance_rows import fragment_text, fragments_of, open_at, t
 from omnigraph.storage.lance_sealing import shape_of
 from omnigraph.storage.roots import StorageOptions
 
+FRAGMENTS_MIN: Final = 2
 ROOM: Final = 4_096
 """How many fragments others may add while a compaction is under way, until new ones have to be numbered anew."""
 SHOWS: Final = "omnigraph:shows"
@@ -34,6 +35,8 @@ class Rewritten:
 
     old: tuple[FragmentMetadata, ...]
     new: tuple[FragmentMetadata, ...]
+    has_new_ids: bool = False
+    """Whether rows get other row ids, since they lie in another order."""
 
     @property
     def shapes(self) -> dict[int, tuple[str, ...]]:
@@ -83,6 +86,9 @@ class Compacting:
         """Return what there is to rewrite; one fragment that nothing was taken out of is left alone."""
         handle = open_at(uri, version, self._options)
         with translated(f"no compaction of {uri} can be planned", self._options):
+            every = handle.get_fragments()
+            if len(every) < FRAGMENTS_MIN and not any(one.metadata.deletion_file for one in every):
+                return ()
             bare = self._without_indexes(uri, handle)
             plan = Compaction.plan(bare, {"target_rows_per_fragment": rows_per_fragment})
             tasks: Any = plan.tasks
@@ -117,10 +123,8 @@ class Compacting:
         """Seal a version with the new fragments in the place of the old ones and without indexes; count its rows."""
         handle = open_at(uri, version, self._options)
         with translated(f"nothing was applied: a compaction of {uri} can not be sealed", self._options):
-            groups = [LanceOperation.RewriteGroup(list(one.old), list(one.new)) for one in rewritten]
-            _number(handle, [fragment for group in groups for fragment in group.new_fragments])
             bare = self._without_indexes(uri, handle)
-            wanted = Transaction(int(bare.version), LanceOperation.Rewrite(groups, []), uuid=transaction)
+            wanted = Transaction(int(bare.version), _operation(handle, rewritten), uuid=transaction)
             sealed = LanceDataset.commit(bare, wanted, detached=True, max_retries=SEAL_DRAWS_MAX)
             old, new = (sum(len(getattr(one, side)) for one in rewritten) for side in ("old", "new"))
             expected = (int(handle.count_rows()), len(handle.fragment_ids()) - old + new)
@@ -136,6 +140,20 @@ class Compacting:
         said = Transaction(head, LanceOperation.Restore(version), transaction_properties={SHOWS: str(version)})
         with translated(f"plain readers of {uri} could not be shown version {version}", self._options):
             LanceDataset.commit(uri, said, storage_options=self._options.for_clients() or None)
+
+
+def _operation(handle: LanceDataset, rewritten: Sequence[Rewritten]) -> Any:
+    """Return what takes new fragments in the place of old ones; Lance gives row ids and numbers to those without."""
+    if any(one.has_new_ids for one in rewritten):
+        return LanceOperation.Update(
+            removed_fragment_ids=[int(fragment.id) for one in rewritten for fragment in one.old],
+            updated_fragments=[],
+            new_fragments=[fragment for one in rewritten for fragment in one.new],
+            update_mode="rewrite_rows",
+        )
+    groups = [LanceOperation.RewriteGroup(list(one.old), list(one.new)) for one in rewritten]
+    _number(handle, [fragment for group in groups for fragment in group.new_fragments])
+    return LanceOperation.Rewrite(groups, [])
 
 
 def _number(handle: LanceDataset, fragments: Iterable[FragmentMetadata]) -> None:
