@@ -125,7 +125,8 @@ class Walk:
 
     def optimize(self) -> None:
         try:
-            self.graph.optimize(self.branch(), rows_per_fragment=self.chance.choice([2, 1_000]))
+            rows, cluster = self.chance.choice([2, 1_000]), self.chance.random() < 0.5
+            self.graph.optimize(self.branch(), rows_per_fragment=rows, cluster=cluster)
         except ContentionError:
             assert self.graph._session.sidecars.pending()
 
