@@ -331,7 +331,7 @@ def test_of_a_row_that_moved_only_a_btree_in_two_segments_knows_what_it_was_no_m
     uri: str, kind: Any, answers: int
 ) -> None:
     """If a BITMAP gives one answer, it may be extended whatever was written: see `model/indexes.py`."""
-    table = lance.write_dataset(rows(1, 2, 3), uri, enable_stable_row_ids=True, data_storage_version=FORMAT)
+    table = lance.write_dataset(rows(1, 2, 3), uri, enable_stable_row_ids=True, data_storage_version="2.2")
 
     def indexed(base: LanceDataset, fragment: int) -> LanceDataset:
         part = base.create_index_uncommitted("n", kind, name="n", fragment_ids=[fragment], replace=True)

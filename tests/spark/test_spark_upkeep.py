@@ -12,6 +12,7 @@ from tests.engine.upkeep_kit import content
 import omnigraph as og
 from omnigraph.errors import StorageError
 from omnigraph.rules import indexes as rules
+from omnigraph.storage.lance_clustering import Cluster
 from omnigraph.storage.lance_compacting import Rewrite
 from omnigraph.storage.lance_index_building import Build
 from pyspark_omnigraph import SparkGraph
@@ -31,6 +32,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Build, "do", here)
     monkeypatch.setattr(Rewrite, "do", here)
+    monkeypatch.setattr(Cluster, "do", here)
     monkeypatch.setattr(rules, "SEGMENT_ROWS", 200)
 
 
@@ -62,6 +64,18 @@ def test_tasks_compact_and_index_what_they_compacted(graph: SparkGraph) -> None:
     assert all(covered(graph.graph).values())
     assert wrong(handle(graph.graph, "Thing"), EVERY_FILTER[::3]) == []
     assert graph.verify(deep=True).findings == ()
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_task_writes_edges_in_the_order_of_their_src(graph: SparkGraph) -> None:
+    with graph.graph.transaction() as tx:
+        tx.append("Likes", [{"id": f"later{n}", "src": f"t{n}", "dst": "t9"} for n in range(20)])
+    before = content(graph.snapshot())
+    assert graph.optimize(types=["Likes"], cluster=True).troubles == ()
+    sources = handle(graph.graph, "Likes").to_table(columns=["src"]).column("src").to_pylist()
+    assert sources == sorted(sources)
+    assert content(graph.snapshot()) == before
+    assert graph.optimize(types=["Likes"], cluster=True).commit is None
 
 
 def test_it_is_the_same_as_by_threads(graph: SparkGraph, tmp_path: Path) -> None:
