@@ -33,7 +33,6 @@ COMMIT_KEYS = {
     "schema_hash",
     "metrics",
     "user_metadata",
-    "expired_at",
 }
 BRANCH_KEYS = {"name", "head", "version", "incarnation", "created_at", "created_by", "parent"}
 TAG_KEYS = {"name", "commit", "created_at", "created_by"}
