@@ -19,8 +19,8 @@ from omnigraph.model.schema import (
     VectorType,
 )
 
-SEGMENT_ROWS: Final = 1_000_000
-"""From so many rows on, an index is built in several segments."""
+SEGMENT_ROWS: Final = 8_000_000
+"""From so many rows on, an index is built in several segments; a look-up of many ids asks each of them."""
 SEGMENTS_PER_BUILD_MAX: Final = 32
 SEGMENTS_MAX: Final = 64
 """An index of more segments than this is built anew: each of them is asked by every look-up."""
