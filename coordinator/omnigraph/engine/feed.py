@@ -4,7 +4,6 @@ A merge is told as what it did to the branch, a restore as what it took back. Co
 and no row, tell nothing.
 """
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,7 +13,6 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.engine.ahead import one_after_another
 from omnigraph.engine.feed_parts import Comparisons, Insertions, OfEveryType, Step
 from omnigraph.engine.history import History
 from omnigraph.engine.row_changes import TableAt
@@ -42,9 +40,6 @@ WRITES: Final = frozenset({"append", "upsert", "transaction"})
 REWRITTEN: Final = ("rows_updated", "rows_deleted")
 STEP_ROWS: Final = 1_000
 """Comparing two versions, or opening a file, costs about as much as reading so many rows."""
-PARTS_AT_ONCE: Final = max(2, min(8, os.cpu_count() or 1))
-"""How many parts of a feed are read at once; more of them are cut, so that what waits to be told is little."""
-PARTS_EACH: Final = 4
 Bound: TypeAlias = int | str | datetime
 """A version of a branch, or a moment: a time, or a text such as ``2026-11-01T12:30:00Z``."""
 
@@ -110,11 +105,7 @@ class Changes:
         A type is shown with the columns it has in the last commit. Rows of all types have their values in ``row``, as
         a JSON record that can be loaded.
         """
-        parts = self.parts(type, parallelism=PARTS_AT_ONCE * PARTS_EACH)
-        if len(parts) > 1:
-            batches = one_after_another((part.batches() for part in parts), PARTS_AT_ONCE)
-        else:
-            batches = (batch for part in parts for batch in part.batches())
+        batches = (batch for part in self.parts(type) for batch in part.batches())
         return pa.RecordBatchReader.from_batches(self.schema(type), (batch for batch in batches if batch.num_rows))
 
     def parts(self, type: str | TableType | None = None, *, parallelism: int = 1) -> tuple[Readable, ...]:
