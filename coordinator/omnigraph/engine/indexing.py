@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from omnigraph.engine.announcing import Announcement
-from omnigraph.engine.changes import AddCommit
 from omnigraph.engine.deltas import uri_of
 from omnigraph.engine.history import History
 from omnigraph.engine.index_building import built
+from omnigraph.engine.same_rows import next_pin, publish_same_rows
 from omnigraph.engine.session import Session
 from omnigraph.errors import ContentionError, VersionConflictError
 from omnigraph.ids import CommitId, TableId
@@ -22,7 +22,6 @@ from omnigraph.model.lineage import Branch, Commit
 from omnigraph.model.schema import TableType
 from omnigraph.model.tables import Pin
 from omnigraph.rules.indexes import SEGMENTS_MAX, grouped, labels, wanted_indexes
-from omnigraph.rules.refs import Draft
 from omnigraph.storage.lance_index_building import Build, Segment, Untrained
 from omnigraph.storage.lance_indexing import Coverage, Survey
 
@@ -208,25 +207,10 @@ class Indexing:
         if sealed is None:
             table = str(work.kind.table)
             raise VersionConflictError(f"{table} was rewritten while it was indexed", table_key=table)
-        return Pin(
-            table=pin.table,
-            version=pin.version + 1,
-            lance_version=sealed.lance_version,
-            transaction=sealed.transaction,
-            rows=sealed.rows,
-        )
+        return next_pin(pin, sealed)
 
     def _publish(self, held: Branch, head: Commit, pins: Mapping[TableId, Pin], commit: CommitId) -> Commit:
-        draft = Draft(
-            id=commit,
-            branch=held.name,
-            incarnation=held.incarnation,
-            operation=OPERATION,
-            schema_hash=head.schema_hash,
-            base_schema=head.schema_hash,
-            pins=pins,
-            expected={table: head.pins[table] for table in pins},
-            table_keys={table: str(self._works[table].kind.table) for table in pins},
+        keys = {table: str(self._works[table].kind.table) for table in pins}
+        return publish_same_rows(
+            self._session, held, head, pins, keys, commit=commit, operation=OPERATION, actor=self._actor
         )
-        stamp = self._session.stamp(self._actor)
-        return self._session.publisher.publish(AddCommit(manifest=self._session.manifest, draft=draft, stamp=stamp))

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from omnigraph.engine.announcing import Announcement
-from omnigraph.engine.changes import AddCommit
 from omnigraph.engine.deltas import uri_of
 from omnigraph.engine.history import History
 from omnigraph.engine.index_building import built
 from omnigraph.engine.indexing import still_good
+from omnigraph.engine.same_rows import next_pin, publish_same_rows
 from omnigraph.engine.session import Session
 from omnigraph.engine.spread_work import each_done
 from omnigraph.engine.upkeep import at_once
@@ -27,7 +27,6 @@ from omnigraph.model.optimizing import OptimizedTable, OptimizeReport
 from omnigraph.model.schema import EdgeType, TableType
 from omnigraph.model.tables import Pin
 from omnigraph.rules.indexes import grouped, wanted_indexes
-from omnigraph.rules.refs import Draft
 from omnigraph.storage.lance_clustering import Cluster
 from omnigraph.storage.lance_compacting import SHOWS, Compacting, Rewrite, Rewritten
 from omnigraph.storage.lance_door import Sealed
@@ -174,13 +173,7 @@ class Optimizing:
             with self._noting(work):
                 sealed = self._seal_indexes(work) if work.rewritten else None
                 if sealed is not None:
-                    pins[pin.table] = Pin(
-                        table=pin.table,
-                        version=pin.version + 1,
-                        lance_version=sealed.lance_version,
-                        transaction=sealed.transaction,
-                        rows=sealed.rows,
-                    )
+                    pins[pin.table] = next_pin(pin, sealed)
         return pins
 
     def _seal_rows(self, work: _Work, pin: Pin) -> None:
@@ -228,19 +221,9 @@ class Optimizing:
         self, held: Branch, head: Commit, pins: Mapping[TableId, Pin], works: Mapping[TableId, _Work], commit: CommitId
     ) -> Commit:
         keys = {table: str(works[table].kind.table) for table in pins}
-        draft = Draft(
-            id=commit,
-            branch=held.name,
-            incarnation=held.incarnation,
-            operation=OPERATION,
-            schema_hash=head.schema_hash,
-            base_schema=head.schema_hash,
-            pins=pins,
-            expected={table: head.pins[table] for table in pins},
-            table_keys=keys,
+        return publish_same_rows(
+            self._session, held, head, pins, keys, commit=commit, operation=OPERATION, actor=self._actor
         )
-        stamp = self._session.stamp(self._actor)
-        return self._session.publisher.publish(AddCommit(manifest=self._session.manifest, draft=draft, stamp=stamp))
 
     def _show(self) -> tuple[str, ...]:
         """Let plain readers see every table as `main` has it; return those that they saw otherwise."""

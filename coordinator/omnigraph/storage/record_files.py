@@ -78,7 +78,7 @@ def format_of(path: Path, where: str = "") -> Format:
     if found is None or (is_gzip(path) and found not in ("jsonl", "csv")):
         known = ", ".join(SUFFIXES)
         raise InvalidOptionError(
-            f"the format of {path.name!r}{where} can not be guessed from its name ({known}); give format="
+            f"the format of {path.name!r}{where} can not be guessed from its name ({known}); load, export: give format="
         )
     return found
 
