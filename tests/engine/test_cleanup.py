@@ -49,6 +49,24 @@ def test_a_policy_is_needed_and_must_make_sense(graph: og.Graph) -> None:
         og.open(graph.root, read_only=True).cleanup(keep=1)
 
 
+def test_what_a_writer_was_killed_in_the_middle_of_goes_once_it_is_old(graph: og.Graph, root: Path) -> None:
+    folder = next(path for path in root.glob("nodes/*") if (path / "_versions").exists())
+    cut = [folder / "_versions" / "d12345678901234567890.manifest#1", folder / "data" / "0011aa.lance#12"]
+    strange = folder / "notes#1"
+    for path in (*cut, strange):
+        path.write_bytes(b"half")
+    graph.cleanup(keep=100)
+    assert all(path.exists() for path in cut), "somebody may be at it"
+    aged(root)
+    would = graph.cleanup(keep=100, dry_run=True)
+    assert [(one.files, one.bytes) for one in would.removed if one.kind == "unfinished"] == [(2, 8)]
+    assert all(path.exists() for path in cut)
+    report = graph.cleanup(keep=100)
+    assert [(one.files, one.bytes) for one in report.removed if one.kind == "unfinished"] == [(2, 8)]
+    assert not any(path.exists() for path in cut)
+    assert strange.exists(), "Lance did not write it"
+
+
 def test_commits_beyond_those_kept_expire_and_their_files_go(graph: og.Graph, root: Path) -> None:
     kept = {version: content(graph.snapshot(version=version)) for version in (6, 7)}
     before = table_files(root)

@@ -16,7 +16,7 @@ from omnigraph.engine.expiring import Expiring, merge_bases
 from omnigraph.engine.history import History
 from omnigraph.engine.roots import AtWork, Roots, at_work, mark
 from omnigraph.engine.session import Session
-from omnigraph.engine.sweeping import Judge, Tally, sweep
+from omnigraph.engine.sweeping import Judge, Tally, sweep, sweep_unfinished
 from omnigraph.engine.upkeep import Places
 from omnigraph.errors import StorageError
 from omnigraph.failpoints import MaintenancePoint, reach
@@ -53,6 +53,7 @@ class Cleaning:
             judge = Judge(roots, marked, work.protections, now, grace)
             tally = Tally()
             undeleted = sweep(self._session, judge.verdicts(self._session), tally, dry_run=dry_run)
+            undeleted |= sweep_unfinished(self._session, judge, tally, dry_run=dry_run)
             if not dry_run:
                 self._sweep_manifest(min(grace, READER_GRACE), tally)
         troubles = [*marked.troubles.values(), *(Trouble(table=t, reason=why) for t, why in undeleted.items())]

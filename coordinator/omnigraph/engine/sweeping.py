@@ -16,12 +16,13 @@ from omnigraph.model.cleanups import KeptFiles, RemovedFiles
 from omnigraph.rules.table_files import unit_of
 from omnigraph.storage import layout
 from omnigraph.storage.objects import ObjectInfo
+from omnigraph.storage.unfinished import remove_unfinished, unfinished
 
 CLOCK_GRAIN: Final = timedelta(seconds=2)
 LISTED_AT_ONCE: Final = 8_192
 DELETED_AT_ONCE: Final = 1_000
 YOUNG, TROUBLED = "their age", "a table that can not be read"
-PROBE, INTENT = "probe", "intent"
+PROBE, INTENT, UNFINISHED = "probe", "intent", "unfinished"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +95,13 @@ class Judge:
         known = [one for one in map(self._named, infos) if one is not None]
         holders = self.marked.marks.holders([name for *_, name in known])
         for (info, table, kind, _), holder in zip(known, holders, strict=True):
-            place = self.roots.places.known.get(table)
-            label = "/".join(info.key.split("/")[:2]) if place is None else place.key
-            yield Verdict(info, label, kind, holder or self._reason(info, table))
+            yield Verdict(info, self.label(info), kind, holder or self._reason(info, table))
+
+    def label(self, info: ObjectInfo) -> str:
+        """Return what people call the table a file is of."""
+        folder, table = info.key.split("/")[:2]
+        place = self.roots.places.known.get(TableId(table))
+        return f"{folder}/{table}" if place is None else place.key
 
     def _named(self, info: ObjectInfo) -> tuple[ObjectInfo, TableId, str, str] | None:
         """Return which table a file is of, what kind it is and the name it is marked by; None if it is a stranger's."""
@@ -104,6 +109,10 @@ class Judge:
         table, _, path = rest.partition("/")
         unit = unit_of(path) if is_ulid(table) else None
         return None if unit is None else (info, TableId(table), unit[0], f"{folder}/{table}/{unit[1]}")
+
+    def is_lances(self, info: ObjectInfo) -> bool:
+        """Tell whether a file is one that Lance writes, and no stranger's."""
+        return self._named(info) is not None
 
     def _reason(self, info: ObjectInfo, table: TableId) -> str | None:
         """Return why a file stays that nothing refers to."""
@@ -115,7 +124,12 @@ class Judge:
         return YOUNG if self._is_young(info) else None
 
     def _is_young(self, info: ObjectInfo) -> bool:
-        return info.modified >= self.now - max(self.grace, CLOCK_GRAIN)
+        return info.modified >= self.young_since
+
+    @property
+    def young_since(self) -> datetime:
+        """Since when files that nothing refers to are left alone."""
+        return self.now - max(self.grace, CLOCK_GRAIN)
 
 
 def sweep(session: Session, verdicts: Iterable[Verdict], tally: Tally, *, dry_run: bool) -> dict[str, str]:
@@ -136,6 +150,20 @@ def sweep(session: Session, verdicts: Iterable[Verdict], tally: Tally, *, dry_ru
             raise problem
         reach(MaintenancePoint.CLEANUP_DELETED)
     return troubles
+
+
+def sweep_unfinished(session: Session, judge: Judge, tally: Tally, *, dry_run: bool) -> dict[str, str]:
+    """Remove what writers were killed in the middle of, or only count it; nothing can refer to such a file."""
+    every = unfinished(session.root, layout.TABLE_FOLDERS, judge.young_since)
+    found = [info for info in every if judge.is_lances(info)]
+    if not dry_run:
+        try:
+            remove_unfinished(session.root, found)
+        except OSError as problem:
+            return {UNFINISHED: str(problem)}
+    for info in found:
+        tally.went(judge.label(info), UNFINISHED, 1, info.size)
+    return {}
 
 
 def _doomed(verdicts: Iterable[Verdict], tally: Tally) -> Iterator[list[Verdict]]:
