@@ -229,10 +229,11 @@ def beside_joins(folder: Path, graph: Graph, size: Size, progress: Progress) -> 
     assert found["merge, dry run"][0]["rows"] == found["join of three"][0]["rows"]
     two_s, three_s = told["join of two"], told["join of three"]
     return [
-        # The limits are for Spark's own joins, in the session that would run them: see `beside_spark`.
-        Verdict(what="diff of versions 1 % apart ÷ DuckDB's full outer join", value=told["diff"] / two_s),
+        Verdict(what="diff of versions 1 % apart ÷ DuckDB's full outer join", value=told["diff"] / two_s, limit=0.2),
         Verdict(what="the same with all its rows ÷ DuckDB's full outer join", value=told["diff, rows"] / two_s),
-        Verdict(what="conflicts of two sides ÷ DuckDB's join of three", value=told["merge, dry run"] / three_s),
+        Verdict(
+            what="conflicts of two sides ÷ DuckDB's join of three", value=told["merge, dry run"] / three_s, limit=0.5
+        ),
         Verdict(what="the whole merge ÷ DuckDB's join of three", value=told["merge"] / three_s),
     ]
 
