@@ -44,7 +44,7 @@ def seals(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str | None, int]]:
 
 
 def offers(graph: og.Graph) -> list[Path]:
-    return [file for folder in Path(graph.root).parent.glob("omnigraph-turns-*") for file in folder.glob("*.ready")]
+    return [file for folder in Path(graph.root).parent.glob("omnigraph-turns-*") for file in folder.glob("*/*.ready")]
 
 
 def row(table: str, name: str = "second") -> Callable[[Any], None]:

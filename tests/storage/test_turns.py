@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.storage import turns
-from omnigraph.storage.turns import Turn, leave_notes, turn
+from omnigraph.storage.turns import Shelf, Turn, leave_notes, turn
 
 HOLDER = """
 import sys, time
@@ -49,7 +49,7 @@ def ended(process: "subprocess.Popen[str]") -> None:
 
 def lock_files(tmp_path: Path) -> list[Path]:
     """Return the lock files there are."""
-    return list(tmp_path.glob("omnigraph-turns-*/*.lock"))
+    return list(tmp_path.glob("omnigraph-turns-*/*/lock"))
 
 
 def test_a_dead_holder_lets_go(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_one_who_waits_is_told_that_the_work_is_done(tmp_path: Path) -> None:
         with turn("g", "ours") as ours:
             assert ours == Turn(waited=True, is_done=True, note="as you wished")
         assert time.monotonic() - begun < turns.WAIT_SECONDS_MAX
-        (left,) = tmp_path.glob("omnigraph-turns-*/*.done")
+        (left,) = tmp_path.glob("omnigraph-turns-*/*/*.done")
         assert "another's" in left.name
     finally:
         ended(process)
@@ -119,10 +119,10 @@ def test_notes_that_nobody_came_for_are_removed(tmp_path: Path) -> None:
     with turn("g", "ours") as ours:
         assert ours == Turn(waited=False)
     leave_notes("g", {"long ago": ""})
-    (old,) = tmp_path.glob("omnigraph-turns-*/*.done")
+    (old,) = tmp_path.glob("omnigraph-turns-*/*/*.done")
     os.utime(old, (1, 1))
-    leave_notes("another", {"now": ""})
-    (new,) = tmp_path.glob("omnigraph-turns-*/*.done")
+    leave_notes("g", {"now": ""})
+    (new,) = tmp_path.glob("omnigraph-turns-*/*/*.done")
     assert "now" in new.name
 
 
@@ -152,8 +152,8 @@ def test_the_name_of_a_graph_is_not_in_the_name_of_its_file(tmp_path: Path) -> N
     with turn("s3://bucket/../../secret?key=x", "ours"):
         pass
     (file,) = lock_files(tmp_path)
-    assert file.parent.parent == tmp_path
-    assert "secret" not in file.name
+    assert file.parent.parent.parent == tmp_path
+    assert "secret" not in str(file.relative_to(tmp_path))
 
 
 def test_without_a_temporary_folder_writes_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,3 +162,47 @@ def test_without_a_temporary_folder_writes_go_on(tmp_path: Path, monkeypatch: py
         assert ours == Turn(waited=False)
     leave_notes("g", {"another's": ""})
     assert not (tmp_path / "gone").exists()
+
+
+def test_what_is_left_for_one_graph_costs_others_nothing(tmp_path: Path) -> None:
+    for number in range(20):
+        with turn(f"another {number}", "ours"):
+            leave_notes(f"another {number}", {"theirs": ""})
+    with turn("g", "ours"):
+        leave_notes("g", {"theirs": ""})
+    (lock,) = [file for file in lock_files(tmp_path) if (file.parent / "theirs.done").exists()][:1]
+    assert sorted(file.name for file in lock.parent.iterdir()) == ["lock", "theirs.done"]
+
+
+def test_what_is_put_down_is_found_by_others_if_they_want_that_very_state() -> None:
+    Shelf("g").put("head", "file 7", b"seven\nlines")
+    assert Shelf("g").get("head", "file 7") == b"seven\nlines"
+    assert Shelf("g").get("head") == b"seven\nlines"
+    assert Shelf("g").get("head", "file 8") is None
+    assert Shelf("g").get("ids") is None
+    assert Shelf("another").get("head", "file 7") is None
+    Shelf("g").put("head", "file 8", b"")
+    assert Shelf("g").get("head", "file 7") is None
+    assert Shelf("g").get("head", "file 8") == b""
+
+
+def test_a_shelf_that_is_not_ours_is_neither_used_nor_believed(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / f"omnigraph-turns-{os.getuid()}").symlink_to(elsewhere)
+    Shelf("g").put("head", "file 7", b"what nobody else should read")
+    assert list(elsewhere.iterdir()) == []
+    turns._place("g").mkdir()
+    (turns._place("g") / "head").write_bytes(b"file 7\nwhat somebody else wants us to believe")
+    assert Shelf("g").get("head", "file 7") is None
+
+
+def test_a_graph_is_crowded_for_a_while_after_someone_had_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    shelf = Shelf("g")
+    seen = [shelf.is_crowded]
+    shelf.had_to_wait()
+    seen.append(shelf.is_crowded)
+    monkeypatch.setattr(turns, "CROWDED_SECONDS", 0.0)
+    shelf.had_to_wait()
+    seen.append(shelf.is_crowded)
+    assert seen == [False, True, False]

@@ -13,6 +13,7 @@ from datetime import timedelta
 from omnigraph.engine.changes import Abandon, AddCommit, AddTogether, Together, commit_of
 from omnigraph.engine.company import Company
 from omnigraph.engine.history import History
+from omnigraph.engine.lately import learn_ids, tell_ids
 from omnigraph.engine.owners import let_go, note_failure, take_in_hand
 from omnigraph.engine.sealing import SealedWork, Sealer
 from omnigraph.engine.sealing_early import Early, EarlySealer
@@ -89,11 +90,15 @@ class Committer:
             reach(Failpoint.AFTER_SIDECAR)
             early = self._early.begin(sidecar)
             with turn(str(self._session.root), sidecar.operation, early.offer) as ours:
+                if ours.waited:
+                    self._session.shelf.had_to_wait()
                 told = _told(sidecar, ours.note)
                 if told is not None:
                     progress.attempts += 1
                     return told
                 company = ours.waited and not ours.is_done
+                if self._session.shelf.is_crowded:
+                    learn_ids(self._session)
                 promised = lambda: self._stands(sidecar)  # noqa: E731
                 return self.land(sidecar, stamp, progress, promised, early=early, with_company=company)
         except CommitOutcomeUnknownError as unknown:
@@ -148,14 +153,13 @@ class Committer:
     def _tell(self, work: list[SealedWork], together: Together) -> None:
         """Remember what became visible, and let those know whose it is."""
         others = {commit.id: commit for commit in together.others}
-        self._sealer.remember(work[0])
-        notes: dict[str, str] = {}
-        for each in work[1:]:
-            commit = others.get(each.sidecar.commit)
-            if commit is not None:
-                self._sealer.remember(each)
-                notes[each.sidecar.operation] = CommitRow.of(commit).to_text()
+        landed = [each for each in work[1:] if each.sidecar.commit in others]
+        notes = {each.sidecar.operation: CommitRow.of(others[each.sidecar.commit]).to_text() for each in landed}
         leave_notes(str(self._session.root), notes)
+        if self._session.shelf.is_crowded:
+            tell_ids(self._session, self._sealer.few_ids((work[0], *landed)))
+        for each in (work[0], *landed):
+            self._sealer.remember(each)
 
     def _look(self, sidecar: Sidecar) -> tuple[Commit | None, Commit]:
         """Return the promised commit if it is there already, and the head of its branch, seen at one moment."""

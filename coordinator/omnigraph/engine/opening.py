@@ -29,6 +29,7 @@ from omnigraph.storage.roots import GraphRoot
 from omnigraph.storage.shared import SharedTransactions
 from omnigraph.storage.sidecars import Sidecars
 from omnigraph.storage.staging import Staging
+from omnigraph.storage.turns import Shelf
 
 
 def create_graph(
@@ -45,7 +46,7 @@ def create_graph(
     catalog = compile_schema(source, FreshIds(sources.mint))
     place = GraphRoot.parse(root, storage_options)
     objects = open_objects(place)
-    manifest = Manifest(SwappedRows(place.uri(MANIFEST), place.options), objects)
+    manifest = Manifest(SwappedRows(place.uri(MANIFEST), place.options), objects, Shelf(str(place)))
     if manifest.exists():
         raise GraphExistsError(f"{place} holds a graph already; open it, or choose another place", root=str(place))
     refuse_unsafe_store(objects, sources.mint)
@@ -69,7 +70,7 @@ def open_graph(
     """Open a graph; read-only, nothing is written, not even what would bring it up to date."""
     who = check_actor(actor)
     place = GraphRoot.parse(root, storage_options)
-    manifest = Manifest(SwappedRows(place.uri(MANIFEST), place.options), open_objects(place))
+    manifest = Manifest(SwappedRows(place.uri(MANIFEST), place.options), open_objects(place), Shelf(str(place)))
     try:
         reading = manifest.read() if read_only else _read_migrated(manifest)
     except GraphNotFoundError:
@@ -110,6 +111,7 @@ def _graph(
         audit=Audit(SwappedRows(place.uri(AUDIT), place.options), objects, AUDIT),
         objects=objects,
         sources=sources,
+        shelf=manifest.shelf,
         actor=actor,
         read_only=read_only,
     )

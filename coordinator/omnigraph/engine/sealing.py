@@ -1,8 +1,9 @@
 """Sealing what was promised on the newest pins, and drafting the commit that makes it visible."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import chain
 
 from omnigraph.engine.history import History
 from omnigraph.engine.integrity import refuse, staged_changes
@@ -109,8 +110,7 @@ class Sealer:
     def _check_new(self, promise: TablePromise, pin: Pin, uri: str) -> None:
         """Refuse inserts that meet their own ids."""
         inserts = _inserts(promise.staged)
-        if promise.few_ids is not None:
-            self._session.staging.told(inserts, promise.few_ids)
+        self._session.staging.told(dict(self._few_ids(promise)))
         there = self._session.staging.present(uri, pin.lance_version, inserts)
         if there:
             raise duplicates(str(promise.key), there, "exist already")
@@ -143,6 +143,15 @@ class Sealer:
             dropped=frozenset() if change is None else frozenset(change.dropped),
             arriving=() if change is None else tuple(_arriving(change, sidecar.started_at)),
         )
+
+    def few_ids(self, work: Iterable[SealedWork]) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Yield the ids that promises carry, with the file they are in."""
+        return chain.from_iterable(self._few_ids(promise) for each in work for promise in each.sidecar.tables)
+
+    def _few_ids(self, promise: TablePromise) -> Iterator[tuple[str, tuple[str, ...]]]:
+        file = None if promise.few_ids is None else self._session.staging.only_file(_inserts(promise.staged))
+        if file is not None and promise.few_ids is not None:
+            yield file, promise.few_ids
 
     def remember(self, work: SealedWork) -> None:
         """Keep in mind what versions that became visible hold."""

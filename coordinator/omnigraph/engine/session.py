@@ -18,6 +18,7 @@ from omnigraph.storage.roots import GraphRoot
 from omnigraph.storage.shared import SharedTransactions
 from omnigraph.storage.sidecars import Sidecars
 from omnigraph.storage.staging import Staging
+from omnigraph.storage.turns import Shelf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +37,7 @@ class Session:
     audit: Audit
     objects: ObjectStore
     sources: Sources
+    shelf: Shelf
     actor: str | None
     read_only: bool
     cluster: ClusterEngine | None = None

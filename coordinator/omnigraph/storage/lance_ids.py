@@ -8,7 +8,7 @@ through the index of ids, or in one streamed scan.
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -36,7 +36,7 @@ from omnigraph.storage.roots import StorageOptions
 SMALL_FILE_ROWS_MAX: Final = 16_384
 IDS_HELD_MAX: Final = 1_000_000
 VERSIONS_HELD_MAX: Final = 8
-STAGED_FILES_HELD_MAX: Final = 64
+STAGED_FILES_HELD_MAX: Final = 256
 FILES_READ_AT_ONCE: Final = 256
 
 IdStream: TypeAlias = Callable[[], Iterator[Column]]
@@ -93,9 +93,19 @@ class KnownIds:
     def written(self, fragment: FragmentMetadata, ids: Sequence[Column]) -> None:
         """Remember the ids of a file that was just written."""
         with self._lock:
-            self._staged[file_name(fragment)] = pa.chunked_array(ids, pa.string())
-            while len(self._staged) > STAGED_FILES_HELD_MAX:
-                self._staged.popitem(last=False)
+            self._hold(file_name(fragment), pa.chunked_array(ids, pa.string()))
+
+    def told(self, ids: Mapping[str, Sequence[str]]) -> None:
+        """Remember the ids of files as whoever wrote them says; of those that are known, we know better."""
+        with self._lock:
+            for name, some in ids.items():
+                if name not in self._staged:
+                    self._hold(name, pa.chunked_array([pa.array(some, pa.string())]))
+
+    def _hold(self, name: str, ids: Column) -> None:
+        self._staged[name] = ids
+        while len(self._staged) > STAGED_FILES_HELD_MAX:
+            self._staged.popitem(last=False)
 
     def staged(self, fragment: FragmentMetadata) -> Column | None:
         """Return the ids of a staged file if they are known."""

@@ -23,7 +23,8 @@ from omnigraph.model.staged import RowSet
 from omnigraph.rules.arrow_schema import BLOB_STORAGE, EXTENSION_NAME, LANCE_BLOB, is_blob
 from omnigraph.rules.fingerprints import Sieve, dealt, first_of_runs
 from omnigraph.rules.values import Column, compute
-from omnigraph.storage.lance_door import BIRTH_VERSION, IDS_PER_LOOKUP_MAX, LANCE_ERRORS, VERSIONS, _failed, _is_panic
+from omnigraph.storage.lance_door import BIRTH_VERSION, LANCE_ERRORS, VERSIONS, _failed, _is_panic
+from omnigraph.storage.lance_shares import each_share
 from omnigraph.storage.roots import StorageOptions
 
 UnsignedNumbers = npt.NDArray[np.uint64]
@@ -195,12 +196,11 @@ def _finds(index: Any, column: str) -> bool:
 
 def looked_up(handle: LanceDataset, ids: Column, fragments: Any = None) -> pa.Table:
     """Return id, row id and address of the rows with these ids, by the index; of some fragments, or of all."""
-    parts = []
-    for start in range(0, len(ids), IDS_PER_LOOKUP_MAX):
-        few = pc.field("id").isin(ids.slice(start, IDS_PER_LOOKUP_MAX))
-        found = handle.scanner(["id"], few, fragments=fragments, with_row_id=True, with_row_address=True)
-        parts.append(found.to_table())
-    return pa.concat_tables(parts)
+
+    def look(few: pc.Expression) -> pa.Table:
+        return handle.scanner(["id"], few, fragments=fragments, with_row_id=True, with_row_address=True).to_table()
+
+    return pa.concat_tables(each_share("id", ids, look))
 
 
 def indexed_fragments(handle: LanceDataset, column: str) -> frozenset[int]:
@@ -224,11 +224,9 @@ def rows_where(handle: LanceDataset, column: str, keys: Column, columns: Sequenc
         schema = pa.schema([handle.schema.field(name) for name in columns])
         return schema.append(pa.field(ROW_ADDRESS, pa.uint64())).empty_table()
     if few_enough(handle, len(keys)) and has_index(handle, column):
-        parts = []
-        for start in range(0, len(keys), IDS_PER_LOOKUP_MAX):
-            few = pc.field(column).isin(keys.slice(start, IDS_PER_LOOKUP_MAX))
-            parts.append(handle.scanner(list(columns), few, with_row_address=True).to_table())
-        return pa.concat_tables(parts)
+        return pa.concat_tables(
+            each_share(column, keys, lambda few: handle.scanner(list(columns), few, with_row_address=True).to_table())
+        )
     wanted = list(dict.fromkeys([column, *columns]))
     stream = handle.scanner(wanted, with_row_address=True, batch_size=ID_SCAN_ROWS).to_reader()
     admitted = pa.Table.from_batches(sifted(stream, Sieve([keys]), column), stream.schema)
@@ -241,8 +239,7 @@ def count_where(handle: LanceDataset, column: str, keys: Sequence[Column]) -> in
     if count == 0 or int(handle.count_rows()) == 0:
         return 0
     if few_enough(handle, count) and has_index(handle, column):
-        every = (heap.slice(at, IDS_PER_LOOKUP_MAX) for heap in keys for at in range(0, len(heap), IDS_PER_LOOKUP_MAX))
-        return sum(int(handle.count_rows(pc.field(column).isin(part))) for part in every)
+        return sum(sum(each_share(column, heap, lambda few: int(handle.count_rows(few)))) for heap in keys)
     stream = handle.scanner([column], batch_size=ID_SCAN_ROWS).to_reader()
     admitted = (batch.column(column) for batch in sifted(stream, Sieve(keys), column))
     return sum(

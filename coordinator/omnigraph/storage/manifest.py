@@ -10,6 +10,7 @@ published. A swap that landed on a freed number is invisible and harmless: the n
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -40,6 +41,7 @@ from omnigraph.rules.folding import plan_fold
 from omnigraph.storage import layout
 from omnigraph.storage.lance_door import RowsAt, StoredFile, SwapLostError, SwappedRows, SwapUncertainError
 from omnigraph.storage.objects import ObjectInfo, ObjectStore
+from omnigraph.storage.turns import Shelf
 
 VERSIONS_KEPT = 64
 PRUNE_EVERY_PUBLISHES = 32
@@ -50,6 +52,7 @@ OPEN_TRIES_MAX = 5
 FENCE_TRIES_MAX = 100
 ROWS_READ_WHOLE_MAX = 512
 BYTES_READ_WHOLE_MAX = 262_144
+HEAD_COPY = "head"
 
 log = logging.getLogger(__name__)
 
@@ -82,9 +85,10 @@ class Swept:
 class Manifest:
     """The `__manifest` dataset of one graph."""
 
-    def __init__(self, dataset: SwappedRows, objects: ObjectStore) -> None:
+    def __init__(self, dataset: SwappedRows, objects: ObjectStore, shelf: Shelf) -> None:
         self._dataset = dataset
         self._objects = objects
+        self.shelf = shelf
 
     # -- reading ------------------------------------------------------------------------------------
 
@@ -94,12 +98,22 @@ class Manifest:
             at = self._latest()
             _refuse_other_formats(stamp_of(at))
             try:
-                return Reading(rows.decode_head(at.read(at.files[0])), at)
+                return Reading(rows.decode_head(self._head(at)), at)
             except StorageError:
                 # A head file that was replaced and swept since we opened its version is no loss: there is a newer one.
                 if not tries_left or at.latest_version == at.version:
                     raise
         raise AssertionError("unreachable")
+
+    def _head(self, at: RowsAt) -> pa.Table:
+        """Read the head file, or the copy that its writer put down for the others on this machine."""
+        copy = self.shelf.get(HEAD_COPY, at.files[0])
+        if copy is not None:
+            with suppress(pa.ArrowInvalid, OSError):
+                table = pa.ipc.open_stream(copy).read_all()
+                if table.schema.equals(rows.manifest_schema(FORMAT_VERSION)):
+                    return table
+        return at.read(at.files[0])
 
     def refresh(self, known: Reading) -> Reading:
         """Read the newest state, without reading again what has not changed."""
@@ -213,7 +227,8 @@ class Manifest:
         columns = rows.manifest_schema(FORMAT_VERSION)
         state, filed = self._file(base, state, columns)
         state, folded = self._fold(base, state, columns)
-        head = self._dataset.write(rows.encode(rows.head_rows(state), columns), base.at)
+        table = rows.encode(rows.head_rows(state), columns)
+        head = self._dataset.write(table, base.at)
         at_hand = {file.name: file for file in (*base.at.stored, *written, *filed, *folded)}
         files = [head, *(at_hand[span.file] for span in state.spans)]
         try:
@@ -226,6 +241,8 @@ class Manifest:
         except (LostAnswerError, OSError) as lost:
             raise SwapUncertainError(str(lost)) from lost
         _believe(landed)
+        if self.shelf.is_crowded:
+            self.shelf.put(HEAD_COPY, head.name, _as_bytes(table))
         self._keep_small(landed)
         return landed
 
@@ -356,6 +373,13 @@ def _believe(landed: Reading) -> None:
         raise SwapUncertainError(str(problem)) from problem
     if ahead >= VERSIONS_KEPT:
         raise SwapUncertainError(f"version {landed.at.version} was written, but the newest is {ahead} ahead of it")
+
+
+def _as_bytes(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return sink.getvalue().to_pybytes()
 
 
 def stamp_of(at: RowsAt) -> int:

@@ -19,7 +19,7 @@ from omnigraph.model.staged import (
 from omnigraph.rules.fingerprints import Fingerprints, with_fingerprint
 from omnigraph.rules.identity import repeated
 from omnigraph.rules.values import Column, compute
-from omnigraph.storage.lance_door import BIRTH_VERSION, Predicate, Sealed
+from omnigraph.storage.lance_door import BIRTH_VERSION, Predicate, Sealed, file_name
 from omnigraph.storage.lance_ids import KNOWN_IDS, IdStream, present, staged_ids_in
 from omnigraph.storage.lance_moving import combine_upserts, reseal, take_out_too
 from omnigraph.storage.lance_reshaping import (
@@ -281,11 +281,14 @@ class Staging:
         found = tuple(str(text) for column in self._ids(uri, [staged])() for text in column.to_pylist())
         return found if sum(map(len, found)) <= FEW_IDS_CHARACTERS_MAX else None
 
-    def told(self, staged: StagedAppend | StagedUpsert, ids: Sequence[str]) -> None:
-        """Take another's word for which ids a file it wrote holds."""
+    def only_file(self, staged: StagedAppend | StagedUpsert) -> str | None:
+        """Return the file that staged rows are in if there is only one."""
         fragments = fragments_of(staged.fragments)
-        if len(fragments) == 1 and KNOWN_IDS.staged(fragments[0]) is None:
-            KNOWN_IDS.written(fragments[0], [pa.array(ids, pa.string())])
+        return file_name(fragments[0]) if len(fragments) == 1 else None
+
+    def told(self, ids: Mapping[str, Sequence[str]]) -> None:
+        """Take another's word for which ids the files it wrote hold."""
+        KNOWN_IDS.told(ids)
 
     def is_behind(self, uri: str, version: int, rows: int) -> bool:
         """Tell whether to find out which of a few ids a version holds means to read what others wrote lately."""

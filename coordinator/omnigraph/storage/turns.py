@@ -1,8 +1,8 @@
 """Turns: writers of one graph on one machine go one after the other instead of losing races to each other.
 
 Politeness, not safety: nothing is wrong without it, so nobody waits long for it and nothing that goes wrong
-with it matters. The turn is a lock on an empty file in the user's temporary folder, which the system lets
-go of when its holder dies. Whoever has it may do the work of others who wait, and leaves a note for each.
+with it matters. The turn is a lock on an empty file in a folder of the graph in the user's temporary folder, which the
+system lets go of when its holder dies. Whoever has it may do the work of others who wait, and leaves a note for each.
 Writers on other machines are met in the manifest.
 """
 
@@ -11,6 +11,7 @@ import os
 import random
 import stat
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -29,7 +30,8 @@ WAIT_IN_VAIN_SECONDS_MAX: Final = 0.05
 POLL_SECONDS_MIN: Final = 0.001
 POLL_SECONDS_MAX: Final = 0.008
 NOTE_SECONDS_MAX: Final = 60.0
-LOCK, DRAFT, NOTE, OFFER = ".lock", ".draft", ".done", ".ready"
+CROWDED_SECONDS: Final = 1.0
+LOCK, DRAFT, NOTE, OFFER = "lock", ".draft", ".done", ".ready"
 
 _WAITED_IN_VAIN: set[str] = set()
 """Graphs whose turn did not come last time: somebody may be stuck with it, so the next wait is short."""
@@ -45,6 +47,44 @@ class Turn:
     """What the one who did it has to say about it."""
 
 
+class Shelf:
+    """What writers of one graph on one machine put down for each other: the last word on a thing, and only a shortcut.
+
+    Whoever looks says which state of the thing it wants; what speaks of another is passed over.
+    """
+
+    def __init__(self, root: str) -> None:
+        self._place = _place(root)
+        self._crowded_until = 0.0
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether others had the turn lately when we wanted it, so that it is worth putting anything down."""
+        return time.monotonic() < self._crowded_until
+
+    def had_to_wait(self) -> None:
+        """Note that others have the turn."""
+        self._crowded_until = time.monotonic() + CROWDED_SECONDS
+
+    def put(self, thing: str, state: str, data: bytes) -> None:
+        """Put something down in place of what was there."""
+        with suppress(OSError):
+            if fcntl is not None and _made(self._place):
+                draft = self._place / f"{thing}{DRAFT}-{os.getpid()}-{threading.get_ident()}"
+                draft.write_bytes(state.encode() + b"\n" + data)
+                draft.replace(self._place / thing)
+
+    def get(self, thing: str, state: str | None = None) -> bytes | None:
+        """Return what lies there if it speaks of a state, or whatever lies there."""
+        try:
+            if fcntl is None or not _is_ours(self._place.parent):
+                return None
+            found, _, data = (self._place / thing).read_bytes().partition(b"\n")
+        except OSError:
+            return None
+        return data if state is None or found == state.encode() else None
+
+
 @contextmanager
 def turn(root: str, work: str, offer: Callable[[], str] = lambda: "") -> Iterator[Turn]:
     """Hold the turn to publish on a graph, or go on without it: after a while, or when the work is said to be done.
@@ -58,7 +98,7 @@ def turn(root: str, work: str, offer: Callable[[], str] = lambda: "") -> Iterato
             _WAITED_IN_VAIN.discard(root)
             yield Turn(waited=False)
         else:
-            with _offering(place.with_name(place.name + work), offer()):
+            with _offering(place / work, offer()):
                 ours = _wait(root, place, work, file)
             yield ours
     finally:
@@ -74,12 +114,12 @@ def leave_notes(root: str, notes: Mapping[str, str]) -> None:
         return
     place = _place(root)
     with suppress(OSError):
-        if not _is_ours(place.parent):
+        if not _made(place):
             return
         for work, text in notes.items():
-            _write(place.with_name(place.name + work), NOTE, text)
+            _write(place / work, NOTE, text)
         long_ago = time.time() - NOTE_SECONDS_MAX
-        for note in (found for kind in (NOTE, OFFER) for found in place.parent.glob(f"*{kind}")):
+        for note in (found for kind in (NOTE, OFFER) for found in place.glob(f"*{kind}")):
             if note.lstat().st_mtime < long_ago:
                 note.unlink(missing_ok=True)
 
@@ -89,7 +129,7 @@ def offered(root: str, work: str) -> str:
     place = _place(root)
     with suppress(OSError, ValueError):
         if _is_ours(place.parent):
-            return place.with_name(place.name + work + OFFER).read_text("utf-8")
+            return (place / (work + OFFER)).read_text("utf-8")
     return ""
 
 
@@ -115,7 +155,7 @@ def _write(place: Path, kind: str, text: str) -> None:
 
 def _wait(root: str, place: Path, work: str, file: int) -> Turn:
     give_up_at = time.monotonic() + (WAIT_IN_VAIN_SECONDS_MAX if root in _WAITED_IN_VAIN else WAIT_SECONDS_MAX)
-    note = place.with_name(place.name + work + NOTE)
+    note = place / (work + NOTE)
     pause = POLL_SECONDS_MIN
     while not _locked(file):
         text = _read(note)
@@ -152,9 +192,18 @@ def _locked(file: int) -> bool:
 
 
 def _place(root: str) -> Path:
-    """Return where the files of a graph begin; its name is not in theirs."""
+    """Return the folder of a graph's files; its name is not in theirs."""
     name = hashlib.sha256(root.encode("utf-8", "surrogatepass")).hexdigest()[:32]
     return Path(tempfile.gettempdir()) / f"omnigraph-turns-{os.getuid() if fcntl else 0}" / name
+
+
+def _made(place: Path) -> bool:
+    """Make the folder of a graph, in one that is ours alone; tell whether it is."""
+    place.parent.mkdir(mode=0o700, exist_ok=True)
+    if not _is_ours(place.parent):
+        return False
+    place.mkdir(mode=0o700, exist_ok=True)
+    return True
 
 
 def _is_ours(folder: Path) -> bool:
@@ -167,10 +216,8 @@ def _open(place: Path) -> int | None:
     if fcntl is None:
         return None
     try:
-        place.parent.mkdir(mode=0o700, exist_ok=True)
-        if not _is_ours(place.parent):
+        if not _made(place):
             return None
-        file = place.with_name(place.name + LOCK)
-        return os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        return os.open(place / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError:
         return None
