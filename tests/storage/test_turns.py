@@ -206,3 +206,43 @@ def test_a_graph_is_crowded_for_a_while_after_someone_had_to_wait(monkeypatch: p
     shelf.had_to_wait()
     seen.append(shelf.is_crowded)
     assert seen == [False, True, False]
+
+
+def bells(tmp_path: Path) -> list[Path]:
+    """Return the bells of those who wait."""
+    return list(tmp_path.glob("omnigraph-turns-*/*/*.bell"))
+
+
+@pytest.mark.parametrize("has_bells", [True, False], ids=["bells", "none"])
+def test_one_who_waits_is_woken_when_the_turn_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_bells: bool
+) -> None:
+    pause = 1.5
+    monkeypatch.setattr(turns, "WAIT_SECONDS_MAX", 60.0)
+    monkeypatch.setattr(turns, "POLL_SECONDS_MIN", pause)
+    monkeypatch.setattr(turns, "POLL_SECONDS_MAX", pause)
+    if not has_bells:
+        monkeypatch.delattr(os, "mkfifo")
+    came: list[float] = []
+
+    def waiter() -> None:
+        with turn("g", "theirs") as ours:
+            came.append(time.monotonic())
+            assert ours.waited
+
+    thread = threading.Thread(target=waiter)
+    with turn("g", "ours"):
+        thread.start()
+        while has_bells and not bells(tmp_path):
+            time.sleep(0.001)
+        time.sleep(0.1)
+    over = time.monotonic()
+    thread.join()
+    assert (came[0] - over < pause / 4) == has_bells
+    assert bells(tmp_path) == []
+
+
+def test_the_bell_of_one_who_died_is_taken_down(tmp_path: Path) -> None:
+    with turn("g", "ours"):
+        os.mkfifo(turns._place("g") / "dead.bell")
+    assert bells(tmp_path) == []

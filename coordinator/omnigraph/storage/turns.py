@@ -6,9 +6,11 @@ system lets go of when its holder dies. Whoever has it may do the work of others
 Writers on other machines are met in the manifest.
 """
 
+import errno
 import hashlib
 import os
 import random
+import select
 import stat
 import tempfile
 import threading
@@ -28,10 +30,11 @@ except ImportError:  # not every system has it; writers meet in the manifest the
 WAIT_SECONDS_MAX: Final = 2.0
 WAIT_IN_VAIN_SECONDS_MAX: Final = 0.05
 POLL_SECONDS_MIN: Final = 0.001
-POLL_SECONDS_MAX: Final = 0.008
+POLL_SECONDS_MAX: Final = 0.016
 NOTE_SECONDS_MAX: Final = 60.0
 CROWDED_SECONDS: Final = 1.0
-LOCK, DRAFT, NOTE, OFFER = "lock", ".draft", ".done", ".ready"
+RINGS_MAX: Final = 4_096
+LOCK, DRAFT, NOTE, OFFER, BELL = "lock", ".draft", ".done", ".ready", ".bell"
 
 _WAITED_IN_VAIN: set[str] = set()
 """Graphs whose turn did not come last time: somebody may be stuck with it, so the next wait is short."""
@@ -106,6 +109,7 @@ def turn(root: str, work: str, offer: Callable[[], str] = lambda: "") -> Iterato
             with suppress(OSError):
                 fcntl.flock(file, fcntl.LOCK_UN)  # closing alone would not do if this process was forked meanwhile
             os.close(file)
+            _ring(place)
 
 
 def leave_notes(root: str, notes: Mapping[str, str]) -> None:
@@ -157,18 +161,65 @@ def _wait(root: str, place: Path, work: str, file: int) -> Turn:
     give_up_at = time.monotonic() + (WAIT_IN_VAIN_SECONDS_MAX if root in _WAITED_IN_VAIN else WAIT_SECONDS_MAX)
     note = place / (work + NOTE)
     pause = POLL_SECONDS_MIN
-    while not _locked(file):
-        text = _read(note)
-        if text is not None:
-            return Turn(waited=True, is_done=True, note=text)
-        if time.monotonic() > give_up_at:
-            _WAITED_IN_VAIN.add(root)
-            return Turn(waited=True)
-        time.sleep(pause * (0.5 + random.random()))  # noqa: S311  no secret
-        pause = min(pause * 1.5, POLL_SECONDS_MAX)  # the more wait, the less each of them needs to ask
+    with _bell(place / (work + BELL)) as rest:
+        while not _locked(file):
+            text = _read(note)
+            if text is not None:
+                return Turn(waited=True, is_done=True, note=text)
+            if time.monotonic() > give_up_at:
+                _WAITED_IN_VAIN.add(root)
+                return Turn(waited=True)
+            rest(pause * (0.5 + random.random()))  # noqa: S311  no secret
+            pause = min(pause * 1.5, POLL_SECONDS_MAX)  # the more wait, the less each of them needs to ask
     _WAITED_IN_VAIN.discard(root)
     text = _read(note)
     return Turn(waited=True) if text is None else Turn(waited=True, is_done=True, note=text)
+
+
+@contextmanager
+def _bell(path: Path) -> Iterator[Callable[[float], None]]:
+    """Yield a way to rest for so many seconds, or until somebody who had the turn rings; without bells, to sleep."""
+    try:
+        os.mkfifo(path, 0o600)
+        heard = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, AttributeError):
+        yield time.sleep
+        return
+    listening = select.poll()
+    listening.register(heard, select.POLLIN)
+
+    def rest(seconds: float) -> None:
+        if listening.poll(seconds * 1e3):
+            with suppress(OSError):
+                os.read(heard, RINGS_MAX)
+
+    try:
+        yield rest
+    finally:
+        os.close(heard)
+        with suppress(OSError):
+            path.unlink()
+
+
+def _ring(place: Path) -> None:
+    """Let all who wait know that there may be something for them; the bell of one who died is taken down."""
+    with suppress(OSError):
+        for name in os.listdir(place):  # noqa: PTH208  every write does this, and paths are slow to make
+            if name.endswith(BELL):
+                _ring_one(place / name)
+
+
+def _ring_one(bell: Path) -> None:
+    try:
+        there = os.open(bell, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError as problem:
+        if problem.errno == errno.ENXIO:  # nobody listens
+            with suppress(OSError):
+                bell.unlink()
+        return
+    with suppress(OSError):
+        os.write(there, b".")
+    os.close(there)
 
 
 def _read(note: Path) -> str | None:
