@@ -14,6 +14,7 @@ from omnigraph.engine.shares import (
     Share,
     balanced,
     enough_for,
+    part_read,
     rows_at_once,
     shares_wanted,
 )
@@ -92,6 +93,18 @@ def test_a_small_table_is_one_share_and_a_large_one_has_as_many_as_it_needs() ->
     assert shares_wanted(sized(*[SHARE_BYTES_MAX] * 8), 4) == 8
     assert shares_wanted(sized(*[SHARE_BYTES_MAX] * 9), 4) == 12, "a whole number of rounds"
     assert shares_wanted([], 4) == 0
+
+
+def test_a_read_of_few_columns_or_of_rows_that_a_filter_keeps_has_fewer_shares() -> None:
+    table = sized(*[SHARE_BYTES_MAX] * 16)
+    assert shares_wanted(table, 4) == 16
+    assert shares_wanted(table, 4, part_read(2, 8, is_filtered=False)) == 4
+    assert shares_wanted(table, 4, part_read(8, 8, is_filtered=True)) == 4
+    assert shares_wanted(table, 4, part_read(0, 8, is_filtered=True)) == 4, "never fewer than can work at once"
+    assert shares_wanted(table * 16, 4, part_read(0, 8, is_filtered=True)) == 8, "a guess is not trusted far"
+
+
+def test_a_table_without_rows_has_no_shares() -> None:
     assert balanced([], 1) == []
 
 

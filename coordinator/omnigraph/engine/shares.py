@@ -5,6 +5,7 @@ at the manifest, and so at no newer state.
 """
 
 import heapq
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -18,6 +19,8 @@ SHARE_BYTES_MIN: Final = 2**20
 SHARE_BYTES_MAX: Final = 128 * 2**20
 BATCH_BYTES: Final = 16 * 2**20  # as stored; often a few times as much in memory
 BATCH_ROWS_MIN, BATCH_ROWS_MAX = 64, 131_072
+FILTERED_PART: Final = 0.25
+PART_LEAST: Final = 1 / 32  # a guess: one column may hold nearly all there is
 ROW_BYTES_LEAST: Final = 8  # a fragment of many tiny rows is work too
 
 
@@ -48,14 +51,20 @@ class Share:
         return iter(Tables(self.options).scan(self.uri, self.version, request))
 
 
-def shares_wanted(fragments: Sequence[FragmentSize], parallelism: int) -> int:
+def shares_wanted(fragments: Sequence[FragmentSize], parallelism: int, part: float = 1.0) -> int:
     """Return how many shares to make: one for each that can work at once, fewer of a small table, more of a large.
 
     Of a large one as many times more as it takes, so that nobody is left with a last share while the others rest.
+    ``part`` is how much of the fragments is likely to be read.
     """
-    weight = sum(map(_weight, fragments))
+    weight = math.ceil(sum(map(_weight, fragments)) * max(part, PART_LEAST))
     rounds = -(-weight // (SHARE_BYTES_MAX * parallelism))
     return min(parallelism * rounds, -(-weight // SHARE_BYTES_MIN))
+
+
+def part_read(wanted: int, of: int, *, is_filtered: bool) -> float:
+    """Guess how much of some fragments is read for so many of their columns; of most rows a filter keeps nothing."""
+    return (wanted / max(1, of)) * (FILTERED_PART if is_filtered else 1.0)
 
 
 def rows_at_once(fragments: Sequence[FragmentSize]) -> int:

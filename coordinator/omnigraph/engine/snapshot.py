@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.parts import Verb, WorkOrder
-from omnigraph.engine.shares import Share, balanced, enough_for, rows_at_once, shares_wanted
+from omnigraph.engine.shares import Share, balanced, enough_for, part_read, rows_at_once, shares_wanted
 from omnigraph.errors import InvalidOptionError
 from omnigraph.model.catalog import Catalog
 from omnigraph.model.lineage import Commit
@@ -98,6 +98,7 @@ class Snapshot:
         fragments = self._tables.fragments(self._uri(kind), pin.lance_version)
         chosen = enough_for(fragments, limit if where is None else None)
         has_blobs = any(is_blob(schema.field(name)) for name in wanted)
+        part = part_read(len(wanted), len(schema), is_filtered=where is not None)
         return tuple(
             Share(
                 uri=self._uri(kind),
@@ -109,7 +110,7 @@ class Snapshot:
                 limit=limit,
                 batch_rows=BLOB_ROWS_MAX if has_blobs else rows_at_once(chosen),
             )
-            for group in balanced(chosen, shares_wanted(chosen, parallelism))
+            for group in balanced(chosen, shares_wanted(chosen, parallelism, part))
         )
 
     def order(self, type: str, verb: Verb, *, limits: WriteLimits = LIMITS, is_checked: bool = True) -> WorkOrder:
