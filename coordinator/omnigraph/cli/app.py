@@ -295,6 +295,7 @@ def _facts(commit: Commit) -> list[tuple[str, Any]]:
 
 
 from omnigraph.cli import changes as _changes  # noqa: E402, F401  (its commands need what is defined above)
+from omnigraph.cli import demo as _demo  # noqa: E402, F401  (the same)
 from omnigraph.cli import files as _files  # noqa: E402, F401  (its commands need what is defined above)
 from omnigraph.cli import maintenance as _maintenance  # noqa: E402, F401  (the same)
 from omnigraph.cli import merges as _merges  # noqa: E402, F401  (the same)
