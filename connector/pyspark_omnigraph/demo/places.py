@@ -1,6 +1,7 @@
 """Where the demo works: a folder that can be written to, a Java that Spark runs on, and Spark's own words in a file."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -59,7 +60,7 @@ def _run(folder: Path, number: int) -> Places:
 
 
 def check_java() -> None:
-    """Refuse to go on without Java, in words that say what to do: Spark itself says little."""
+    """Refuse to go on without a Java that Spark runs on, in words that say what to do: Spark itself says little."""
     home = os.environ.get("JAVA_HOME")
     program = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if program is None:
@@ -68,8 +69,11 @@ def check_java() -> None:
         told = subprocess.run([program, "-version"], capture_output=True, text=True, check=False)  # noqa: S603  as Spark does
     except OSError as refused:
         raise ObjectNotFoundError(f"JAVA_HOME has no Java that runs ({refused}). {GET_JAVA}") from refused
-    if told.returncode != 0:
+    found = re.search(r'version "(\d+)', told.stderr)
+    if told.returncode != 0 or found is None:
         raise ObjectNotFoundError(f"{program} does not run: {told.stderr.strip()[:200]}. {GET_JAVA}")
+    if int(found[1]) < JAVA_LEAST:
+        raise ObjectNotFoundError(f"{program} is Java {found[1]}. {GET_JAVA}")
 
 
 @contextmanager
