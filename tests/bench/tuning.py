@@ -79,12 +79,21 @@ def constraints_and_indexes(folder: Path, rows: int) -> list[Verdict]:
     ]
 
 
+def one_after_the_other(graph: og.Graph) -> tuple[float, float]:
+    """Make small commits; return the milliseconds of all, and how much longer the last ones took than the first."""
+    parts = [people(n * SMALL, SMALL) for n in range(COMMITS)]
+    each = [timed(partial(write, graph, "append", "Person", part)) * 1_000 for part in parts]
+    first, last = statistics.median(each[1:21]), statistics.median(each[-20:])
+    console.print(f"commits of {SMALL} rows: {first:.0f} ms at first, {last:.0f} ms after {COMMITS}")
+    return sum(each), last / first
+
+
 def small_commits(folder: Path) -> list[Verdict]:
     """Measure what many small commits cost, to write and to read, and what optimize makes of it."""
     graph = og.init(folder / "small", SCHEMA)
     rows = SMALL * COMMITS
-    parts = [people(n * SMALL, SMALL) for n in range(COMMITS)]
-    apart = sum(timed(partial(write, graph, "append", "Person", part)) for part in parts) * 1_000
+    apart, growth = one_after_the_other(graph)
+    _, plain = one_after_the_other(og.init(folder / "plain", SCHEMA.replace(" @unique", "")))
     together = timed(lambda: write(graph, "append", "Person", people(rows, rows))) * 1_000
     scattered = median(lambda: graph.snapshot().read("Person", columns=["age"]))
     graph.optimize()
@@ -93,6 +102,8 @@ def small_commits(folder: Path) -> list[Verdict]:
     console.print(f"read a column of {2 * rows:,} rows: {scattered:.1f} ms, after optimize {compact:.1f} ms")
     return [
         Verdict(what=f"{COMMITS} commits ÷ one of as many rows", value=apart / together),
+        Verdict(what=f"the last of {COMMITS} commits ÷ the first, with a key and a unique text", value=growth),
+        Verdict(what=f"the last of {COMMITS} commits ÷ the first, with a key alone", value=plain),
         Verdict(what="read before optimize ÷ after", value=scattered / compact),
     ]
 
