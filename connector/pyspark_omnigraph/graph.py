@@ -126,6 +126,10 @@ class SparkGraph:
         """Return what became of the rows of a type, or of all, commit by commit, in a range that is fixed now."""
         return changes_frame(self, branch, type=type, since=since, until=until, net=net, storage=self._storage)
 
+    def history(self, branch: str | None = None, *, limit: int | None = None) -> DataFrame:
+        """Return a row per commit of a branch, newest first, with parameters and metrics by the names Delta has."""
+        return self.spark.createDataFrame(self.graph.history(branch, limit=limit).to_arrow())
+
     def diff(self, old: Point, new: Point) -> SparkDiff:
         """Return what became of rows from one commit to another, as counts and DataFrames."""
         return SparkDiff(self.engine, self.graph.diff(old, new))

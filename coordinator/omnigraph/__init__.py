@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from omnigraph.errors import OmnigraphError
 from omnigraph.ids import Sources
 from omnigraph.model.cleanups import CleanupReport
+from omnigraph.model.commit_history import CommitHistory, HistoryRow
 from omnigraph.model.diffs import TableDiff
 from omnigraph.model.indexes import IndexCoverage, IndexReport
 from omnigraph.model.lineage import Branch, Commit, Tag, Txn
@@ -44,10 +45,12 @@ __all__ = [
     "Changes",
     "CleanupReport",
     "Commit",
+    "CommitHistory",
     "Conflict",
     "Diff",
     "ExportResult",
     "Graph",
+    "HistoryRow",
     "IndexCoverage",
     "IndexReport",
     "LoadResult",

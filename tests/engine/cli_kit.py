@@ -33,6 +33,8 @@ COMMIT_KEYS = {
     "schema_hash",
     "metrics",
     "user_metadata",
+    "took_ms",
+    "txn",
 }
 BRANCH_KEYS = {"name", "head", "version", "incarnation", "created_at", "created_by", "parent"}
 TAG_KEYS = {"name", "commit", "created_at", "created_by"}

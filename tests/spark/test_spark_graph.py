@@ -140,3 +140,16 @@ def test_progress_is_shown_under_a_name_and_the_name_is_taken_back(graph: SparkG
     assert context.getLocalProperty("spark.job.description") == "mine"
     context.setLocalProperty("spark.job.description", None)  # type: ignore[arg-type]  # Spark's way to take it back
     assert repr(graph) == f"<SparkGraph {graph.root} on 'main'>"
+
+
+def test_history_is_a_frame_with_metrics_by_the_names_of_delta(graph: SparkGraph, people: DataFrame) -> None:
+    with graph.transaction(message="first") as tx:
+        tx.append("Person", people)
+    frame = graph.history(limit=1)
+    (row,) = frame.collect()
+    assert (row.version, row.actor, row.operation, row.message) == (tx.receipt.version, "ann", "append", "first")
+    assert row.operationMetrics["numTargetRowsInserted"] == 3
+    assert row.tableMetrics["node:Person"]["numOutputRows"] == 3
+    assert row.commit == tx.receipt.commit
+    known = {commit.version: commit.operation for commit in graph.log(limit=None)}
+    assert {each.version: each.operation for each in graph.history().collect()} == known

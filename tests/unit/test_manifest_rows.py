@@ -84,6 +84,8 @@ commits = st.builds(
     pins=st.lists(pins, max_size=4).map(lambda found: {pin.table: pin for pin in found}),
     metrics=st.dictionaries(words, st.dictionaries(words, numbers, max_size=2), max_size=2),
     user_metadata=maybe,
+    took_ms=st.none() | numbers,
+    txn=st.none() | st.tuples(words, numbers),
 )
 
 

@@ -300,4 +300,5 @@ from omnigraph.cli import files as _files  # noqa: E402, F401  (its commands nee
 from omnigraph.cli import maintenance as _maintenance  # noqa: E402, F401  (the same)
 from omnigraph.cli import merges as _merges  # noqa: E402, F401  (the same)
 from omnigraph.cli import mutate as _mutate  # noqa: E402, F401  (the same)
+from omnigraph.cli import reports as _reports  # noqa: E402, F401  (the same)
 from omnigraph.cli import schemas as _schemas  # noqa: E402, F401  (the same)

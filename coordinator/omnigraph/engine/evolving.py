@@ -58,6 +58,7 @@ class Evolution:
 
     def apply(self, request: ApplyRequest) -> SchemaResult:
         """Make a text the schema of a branch as one commit, or raise why it can not be."""
+        began = self._session.sources.monotonic()
         branch, seen = self._history.head(request.branch)
         for attempt in range(1, APPLIES_MAX + 1):
             held, head = self._history.head(branch.name, branch.incarnation)
@@ -69,19 +70,21 @@ class Evolution:
             refuse_other_schema(held.name, seen.schema_hash, head)
             refuse_plan(planned.plan)
             try:
-                commit = self._publish(request, planned, held, head)
+                commit = self._publish(request, planned, held, head, began)
             except (VersionConflictError, BranchConflictError):
                 self._session.sources.sleep(PAUSE_SECONDS_MAX * self._session.sources.random())
                 continue  # a branch that is gone is found out by looking at it again
             return replace(result, commit=commit.id, version=commit.version)
         raise ContentionError("the schema was not changed: the branch kept changing; try again")
 
-    def _publish(self, request: ApplyRequest, planned: Planned, branch: Branch, head: Commit) -> Commit:
+    def _publish(
+        self, request: ApplyRequest, planned: Planned, branch: Branch, head: Commit, began: float
+    ) -> Commit:
         announcement = Announcement(self._session, head.id)
         try:
             promises = self._checked(planned, head, announcement, is_hard=request.allow_data_loss)
             sidecar = self._sidecar(request, planned, branch, head, promises)
-            stamp = self._session.stamp(request.actor)
+            stamp = self._session.stamp(request.actor, began)
             return Committer(self._session, self._history).commit(sidecar, stamp, Progress())
         finally:
             announcement.end()

@@ -38,6 +38,7 @@ NOWHERE: Final = TableAt(kind=None, pin=None)
 WRITES: Final = frozenset({"append", "upsert", "transaction"})
 """Operations that change no table but those that they count rows of."""
 REWRITTEN: Final = ("rows_updated", "rows_deleted")
+ROWS_INSERTED: Final = "rows_inserted"
 STEP_ROWS: Final = 1_000
 """Comparing two versions, or opening a file, costs about as much as reading so many rows."""
 Bound: TypeAlias = int | str | datetime
@@ -245,9 +246,9 @@ def _counted(commit: Commit | None, old: TableAt, new: TableAt) -> tuple[int | N
     if old.pin is None:
         return new.pin.rows, new.pin.rows or None
     counts = None if commit is None else commit.metrics.get(str(new.kind.table))
-    if counts is None:
+    if counts is None or ROWS_INSERTED not in counts:  # of rows that lie elsewhere now, none is counted
         return None, None
-    inserted, others = (sum(counts.get(name, 0) for name in names) for names in (("rows_inserted",), REWRITTEN))
+    inserted, others = (sum(counts.get(name, 0) for name in names) for names in ((ROWS_INSERTED,), REWRITTEN))
     is_all = others == 0 and inserted == new.pin.rows - old.pin.rows > 0 and old.kind == new.kind
     return inserted + others, inserted if is_all else None
 
@@ -257,7 +258,7 @@ def _inserted_since(before: Commit, commit: Commit, new: TableAt) -> int:
     counts = commit.metrics.get("" if new.kind is None else str(new.kind.table), {})
     if commit.operation not in WRITES or any(counts.get(name, 0) for name in REWRITTEN):
         before.refuse_expired()
-    return int(counts.get("rows_inserted", 0))
+    return int(counts.get(ROWS_INSERTED, 0))
 
 
 def _stretches(steps: Sequence[Step]) -> Iterator[list[Step]]:

@@ -28,12 +28,14 @@ from omnigraph.errors import InvalidOptionError
 from omnigraph.ids import CommitId
 from omnigraph.model.catalog import Catalog
 from omnigraph.model.cleanups import CleanupReport
+from omnigraph.model.commit_history import CommitHistory
 from omnigraph.model.indexes import IndexReport
 from omnigraph.model.lineage import MAIN, Commit, Txn
 from omnigraph.model.manifest import SchemaRow
 from omnigraph.model.optimizing import OptimizeReport
 from omnigraph.model.targets import AtBranch, AtCommit
 from omnigraph.model.verifying import VerifyReport
+from omnigraph.rules.commit_history import history_row
 from omnigraph.rules.durations import duration
 from omnigraph.rules.refs import Draft, branch_named
 from omnigraph.rules.retention import Policy
@@ -101,6 +103,10 @@ class Graph:
     ) -> Iterator[Commit]:
         """Yield a branch's commits, newest first, reading history as it is needed."""
         return self._history.log(self._bound(branch), actor, limit)
+
+    def history(self, branch: str | None = None, *, limit: int | None = None) -> CommitHistory:
+        """Return a row per commit of a branch, newest first, with parameters and metrics by the names Delta has."""
+        return CommitHistory(tuple(map(history_row, self.iter_log(branch, limit=limit))))
 
     def commit(self, id: str) -> Commit:
         """Return one commit by its id, also if its branch is gone."""

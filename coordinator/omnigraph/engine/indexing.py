@@ -126,6 +126,7 @@ class Indexing:
         self._history = history
         self._actor = actor
         self._works: dict[TableId, _Work] = {}
+        self._began = session.sources.monotonic()
 
     def ensure(self, branch: str, types: Sequence[str] | None) -> IndexReport:
         """Build what is missing, for some types or for all, and make it visible in one commit."""
@@ -212,5 +213,13 @@ class Indexing:
     def _publish(self, held: Branch, head: Commit, pins: Mapping[TableId, Pin], commit: CommitId) -> Commit:
         keys = {table: str(self._works[table].kind.table) for table in pins}
         return publish_same_rows(
-            self._session, held, head, pins, keys, commit=commit, operation=OPERATION, actor=self._actor
+            self._session,
+            held,
+            head,
+            pins,
+            keys,
+            commit=commit,
+            operation=OPERATION,
+            actor=self._actor,
+            began=self._began,
         )

@@ -118,6 +118,7 @@ class Merger:
 
     def merge(self, request: MergeRequest) -> MergeResult:
         """Merge, or raise every conflict there is; a dry run says what would happen and changes nothing."""
+        began = self._session.sources.monotonic()
         source = self._history.named(request.source)
         branch, _ = self._history.head(request.target)
         for attempt in range(1, MERGES_MAX + 1):
@@ -128,7 +129,7 @@ class Merger:
                 if result.outcome is Outcome.CONFLICTS:
                     raise _refused(result)
                 try:
-                    commit = self._publish(request, worked)
+                    commit = self._publish(request, worked, began)
                 except (VersionConflictError, BranchConflictError):  # a branch that is gone is met again at once
                     self._session.sources.sleep(PAUSE_SECONDS_MAX * self._session.sources.random())
                     continue
@@ -221,7 +222,7 @@ class Merger:
 
     # -- publishing -----------------------------------------------------------------------------------
 
-    def _publish(self, request: MergeRequest, worked: Worked) -> Commit:
+    def _publish(self, request: MergeRequest, worked: Worked, began: float) -> Commit:
         if worked.aligned is not None:
             promises: tuple[TablePromise, ...] = ()
             adopted = self._alignment.adoptions(worked.aligned, worked.plan, worked.met.target)
@@ -229,7 +230,8 @@ class Merger:
             promises = staged_promises(self._session, worked.plan, worked.met.target)
             adopted = tuple(_adoptions(worked.met, worked.plan))
         sidecar = self._sidecar(request, worked, promises, adopted)
-        return Committer(self._session, self._history).commit(sidecar, self._session.stamp(request.actor), Progress())
+        stamp = self._session.stamp(request.actor, began)
+        return Committer(self._session, self._history).commit(sidecar, stamp, Progress())
 
     def _sidecar(
         self,

@@ -55,6 +55,15 @@ class _Work:
     fragments_after: int = 0
 
     @property
+    def metrics(self) -> dict[str, int]:
+        """What the commit says about it."""
+        return {
+            "files_removed": sum(len(one.old) for one in self.rewritten),
+            "files_added": sum(len(one.new) for one in self.rewritten),
+            "bytes_added": sum(one.bytes for one in self.rewritten),
+        }
+
+    @property
     def stats(self) -> OptimizedTable:
         """What is told of it."""
         return OptimizedTable(
@@ -76,6 +85,7 @@ class Optimizing:
         self._files = TableFiles(session.root.options)
         self._troubles: dict[str, Trouble] = {}
         self._is_clustered = False
+        self._began = session.sources.monotonic()
 
     def optimize(
         self, branch: str, types: Sequence[str] | None, rows: int, *, is_clustered: bool = False
@@ -222,7 +232,16 @@ class Optimizing:
     ) -> Commit:
         keys = {table: str(works[table].kind.table) for table in pins}
         return publish_same_rows(
-            self._session, held, head, pins, keys, commit=commit, operation=OPERATION, actor=self._actor
+            self._session,
+            held,
+            head,
+            pins,
+            keys,
+            commit=commit,
+            operation=OPERATION,
+            actor=self._actor,
+            began=self._began,
+            metrics={keys[table]: works[table].metrics for table in pins},
         )
 
     def _show(self) -> tuple[str, ...]:

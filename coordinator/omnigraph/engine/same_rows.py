@@ -32,6 +32,8 @@ def publish_same_rows(  # noqa: PLR0913  (a commit is said by all of these)
     commit: CommitId,
     operation: str,
     actor: str | None,
+    began: float,
+    metrics: Mapping[str, Mapping[str, int]] | None = None,
 ) -> Commit:
     """Make new versions of some tables visible as one commit, or raise that a table has moved."""
     draft = Draft(
@@ -44,6 +46,7 @@ def publish_same_rows(  # noqa: PLR0913  (a commit is said by all of these)
         pins=pins,
         expected={table: head.pins[table] for table in pins},
         table_keys=keys,
+        metrics=metrics or {},
     )
-    change = AddCommit(manifest=session.manifest, draft=draft, stamp=session.stamp(actor))
+    change = AddCommit(manifest=session.manifest, draft=draft, stamp=session.stamp(actor, began))
     return session.publisher.publish(change)

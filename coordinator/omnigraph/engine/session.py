@@ -50,7 +50,8 @@ class Session:
         if self.read_only:
             raise ReadOnlyError("this graph was opened read-only; open it without read_only to change it")
 
-    def stamp(self, actor: str | None = None) -> Stamp:
-        """Return who does something now, and when."""
+    def stamp(self, actor: str | None = None, began: float | None = None) -> Stamp:
+        """Return who does something now, and when; ``began`` is what the monotonic clock said when it was begun."""
         who = check_actor(actor) if actor is not None else self.actor
-        return Stamp(actor=who, at=self.sources.now())
+        took = None if began is None else max(0, round((self.sources.monotonic() - began) * 1000))
+        return Stamp(actor=who, at=self.sources.now(), took_ms=took)

@@ -72,6 +72,8 @@ class Transaction:
         self._history = history
         self._intent = intent
         self._shared = shared
+        is_ours = begun is None and shared is None
+        self._began = session.sources.monotonic() if is_ours else None  # of what others began, who knows
         self._branch, self._base = history.head(intent.branch, None if begun is None else begun.incarnation)
         if begun is not None:
             self._base = history.on_branch(begun.base, self._branch)
@@ -383,7 +385,7 @@ class Transaction:
             return Receipt(branch=self._branch.name, commit=None, version=None, rejected=self._rejected_counts)
         progress = Progress()
         commit = Committer(self._session, self._history).commit(
-            self._sidecar(promises, is_checked=is_checked), self._session.stamp(self._intent.actor), progress
+            self._sidecar(promises, is_checked=is_checked), self._session.stamp(self._intent.actor, self._began), progress
         )
         return Receipt(
             branch=commit.branch,

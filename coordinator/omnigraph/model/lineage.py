@@ -143,7 +143,8 @@ class GonePins(Mapping[TableId, Pin]):
 class Commit:
     """One graph commit: who, what, when, and the pins that are its snapshot.
 
-    One with ``expired_at`` is history only: to look at its pins is an error that says so.
+    One with ``expired_at`` is history only: to look at its pins is an error that says so. ``took_ms`` is how long the
+    operation took until it was published, and ``txn`` what an application called it; older commits may know neither.
     """
 
     id: CommitId
@@ -161,6 +162,8 @@ class Commit:
     metrics: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     user_metadata: str | None = None
     expired_at: datetime | None = None
+    took_ms: int | None = None
+    txn: tuple[str, int] | None = None
 
     def refuse_expired(self) -> None:
         """Raise if what the commit held is gone."""
@@ -188,6 +191,8 @@ class Commit:
             "metrics": {table: dict(values) for table, values in self.metrics.items()},
             "user_metadata": self.user_metadata,
             "expired_at": None if self.expired_at is None else self.expired_at.isoformat(),
+            "took_ms": self.took_ms,
+            "txn": None if self.txn is None else list(self.txn),
         }
 
 
@@ -219,7 +224,7 @@ class CommitRow:
     @classmethod
     def of(cls, commit: Commit) -> "CommitRow":
         """Encode a commit."""
-        body = {
+        body: dict[str, Any] = {
             "branch": commit.branch,
             "parents": list(commit.parents),
             "operation": commit.operation,
@@ -230,6 +235,8 @@ class CommitRow:
             "metrics": {table: dict(values) for table, values in commit.metrics.items()},
             "user_metadata": commit.user_metadata,
         }
+        known = {"took_ms": commit.took_ms, "txn": None if commit.txn is None else list(commit.txn)}
+        body |= {name: value for name, value in known.items() if value is not None}
         return cls(
             id=commit.id,
             incarnation=commit.incarnation,
@@ -300,4 +307,10 @@ class CommitRow:
             metrics=body["metrics"],
             user_metadata=body["user_metadata"],
             expired_at=expired_at,
+            took_ms=body.get("took_ms"),
+            txn=_txn(body.get("txn")),
         )
+
+
+def _txn(body: list[Any] | None) -> tuple[str, int] | None:
+    return None if body is None else (str(body[0]), int(body[1]))

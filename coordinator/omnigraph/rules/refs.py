@@ -24,10 +24,11 @@ from omnigraph.rules.names import check_ref_name, nearest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stamp:
-    """Who does something, and when."""
+    """Who does something, and when; ``took_ms`` is how long it took so far, if that is known."""
 
     actor: str | None
     at: datetime
+    took_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +180,8 @@ def append_commit(state: ManifestState, draft: Draft, head: Commit, stamp: Stamp
         pins={**kept, **draft.pins},
         metrics=draft.metrics,
         user_metadata=draft.user_metadata,
+        took_ms=stamp.took_ms,
+        txn=draft.txn,
     )
     moved = replace(branch, head=commit.id, version=commit.version)
     txns = dict(state.txns)
