@@ -79,6 +79,9 @@ class SparkGraph:
     def __repr__(self) -> str:
         return f"<SparkGraph {self.graph.root} on {self.graph.branch!r}>"
 
+    def _repr_html_(self) -> str:
+        return self.graph._repr_html_()
+
     def on(self, branch: str) -> "SparkGraph":
         """Return a handle bound to another branch of the same graph."""
         return SparkGraph(self.spark, self.graph.on(branch), self._storage)

@@ -30,6 +30,7 @@ from omnigraph.model.optimizing import OptimizeReport
 from omnigraph.model.receipt import Receipt, TableReceipt
 from omnigraph.model.tables import TableKey
 from omnigraph.model.verifying import VerifyReport
+from omnigraph.report.showing import Report
 
 if TYPE_CHECKING:
     from omnigraph.engine.diffing import Diff
@@ -59,6 +60,7 @@ __all__ = [
     "OmnigraphError",
     "OptimizeReport",
     "Receipt",
+    "Report",
     "Snapshot",
     "TableDiff",
     "TableKey",

@@ -97,10 +97,10 @@ def test_rows_that_came_meanwhile_are_checked_too(graph: og.Graph, monkeypatch: 
     publish = evolving.Evolution._publish
     came: list[og.Receipt] = []
 
-    def late(self: Any, request: Any, planned_: Any, branch: Any, head: Any) -> Any:
+    def late(self: Any, *given: Any) -> Any:
         if not came:
             came.append(append(og.open(graph.root)))  # a second one of age 7, after the head was read
-        return publish(self, request, planned_, branch, head)
+        return publish(self, *given)
 
     monkeypatch.setattr(evolving.Evolution, "_publish", late)
     with pytest.raises(og.OmnigraphError, match="CONSTRAINT_VIOLATED"):

@@ -77,9 +77,7 @@ class Evolution:
             return replace(result, commit=commit.id, version=commit.version)
         raise ContentionError("the schema was not changed: the branch kept changing; try again")
 
-    def _publish(
-        self, request: ApplyRequest, planned: Planned, branch: Branch, head: Commit, began: float
-    ) -> Commit:
+    def _publish(self, request: ApplyRequest, planned: Planned, branch: Branch, head: Commit, began: float) -> Commit:
         announcement = Announcement(self._session, head.id)
         try:
             promises = self._checked(planned, head, announcement, is_hard=request.allow_data_loss)

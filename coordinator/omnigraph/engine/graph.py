@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from os import PathLike
 from typing import Any
 
 from omnigraph.engine import exporting, intake, loading, mutating
@@ -18,6 +19,7 @@ from omnigraph.engine.optimizing import Optimizing
 from omnigraph.engine.parts import Begun
 from omnigraph.engine.recovery import Recovered, Recovery
 from omnigraph.engine.refs import Branches, Tags
+from omnigraph.engine.reporting import COMMITS_DEFAULT, ReportRequest, report
 from omnigraph.engine.schemas import Schema
 from omnigraph.engine.session import Session
 from omnigraph.engine.shared import Saving, checked_ticket, found, refuse_other_branch
@@ -35,6 +37,8 @@ from omnigraph.model.manifest import SchemaRow
 from omnigraph.model.optimizing import OptimizeReport
 from omnigraph.model.targets import AtBranch, AtCommit
 from omnigraph.model.verifying import VerifyReport
+from omnigraph.report.notebook import Log, graph_card
+from omnigraph.report.showing import Report
 from omnigraph.rules.commit_history import history_row
 from omnigraph.rules.durations import duration
 from omnigraph.rules.refs import Draft, branch_named
@@ -46,6 +50,7 @@ from omnigraph.storage.audit import AuditRow
 from omnigraph.storage.relations import ClusterEngine
 
 LOG_COMMITS_DEFAULT = 20
+LOG_COMMITS_SHOWN = 8
 
 
 class Graph:
@@ -68,6 +73,9 @@ class Graph:
     def __repr__(self) -> str:
         mode = " read-only" if self.read_only else ""
         return f"<Graph {self._session.root} on {self.branch!r}{mode}>"
+
+    def _repr_html_(self) -> str:
+        return graph_card(repr(self), self.branches.list(), self.log(limit=LOG_COMMITS_SHOWN))
 
     @property
     def root(self) -> str:
@@ -94,9 +102,9 @@ class Graph:
 
     def log(
         self, branch: str | None = None, *, actor: str | None = None, limit: int | None = LOG_COMMITS_DEFAULT
-    ) -> list[Commit]:
-        """Return a branch's commits, newest first; ``limit=None`` returns all of them."""
-        return list(self.iter_log(branch, actor=actor, limit=limit))
+    ) -> Log:
+        """Return a list of a branch's commits, newest first; ``limit=None`` returns all of them."""
+        return Log(self.iter_log(branch, actor=actor, limit=limit))
 
     def iter_log(
         self, branch: str | None = None, *, actor: str | None = None, limit: int | None = None
@@ -360,6 +368,26 @@ class Graph:
     def recoveries(self) -> list[AuditRow]:
         """Return what was recovered so far, oldest first."""
         return self._session.audit.rows()
+
+    def report(
+        self,
+        path: "str | PathLike[str] | None" = None,
+        *,
+        branch: str | None = None,
+        diff: tuple[Point, Point] | None = None,
+        merge: str | None = None,
+        into: str | None = None,
+        commits: int = COMMITS_DEFAULT,
+    ) -> Report:
+        """Make one HTML page about the graph, and write it to a file if one is named.
+
+        ``diff`` are two points to compare; ``merge`` is what would be merged into ``into``, whose conflicts are shown.
+        """
+        request = ReportRequest(branch=self._bound(branch), commits=commits, diff=diff, merge=merge, into=into)
+        made = report(self, self._session, self._history, request)
+        if path is not None:
+            made.save(path)
+        return made
 
     def _bound(self, branch: str | None) -> str:
         return self.branch if branch is None else branch

@@ -10,6 +10,7 @@ from omnigraph.engine.history import History
 from omnigraph.engine.session import Session
 from omnigraph.errors import InvalidOptionError
 from omnigraph.model.schema_plan import SchemaPlan, SchemaResult
+from omnigraph.report.notebook import schema_card
 from omnigraph.rules.schema_changes import Given, steps_between
 from omnigraph.rules.schema_print import print_schema
 from omnigraph.rules.who import check_actor, check_message
@@ -29,6 +30,9 @@ class Schema:
         self._history = history
         self._heal = heal
         self._evolution = Evolution(session, history)
+
+    def _repr_html_(self) -> str:
+        return schema_card(self._graph.snapshot().catalog)
 
     def show(self, branch: str | None = None) -> str:
         """Return a branch's schema as text, in the form omnigraph prints it."""

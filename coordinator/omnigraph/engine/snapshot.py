@@ -14,6 +14,7 @@ from omnigraph.model.catalog import Catalog
 from omnigraph.model.lineage import Commit
 from omnigraph.model.schema import TableType, did_you_mean
 from omnigraph.model.tables import TableKey
+from omnigraph.report.notebook import snapshot_card
 from omnigraph.rules.arrow_schema import arrow_schema, is_blob
 from omnigraph.storage.lance_door import Predicate, Scan, Tables
 from omnigraph.storage.lance_staging import LIMITS, WriteLimits
@@ -130,6 +131,9 @@ class Snapshot:
     def to_dict(self) -> dict[str, Any]:
         """Return the commit and the size of every table."""
         return {**self.commit.to_dict(), "tables": {str(key): rows for key, rows in self._sizes()}}
+
+    def _repr_html_(self) -> str:
+        return snapshot_card(self.commit, [(str(key), rows) for key, rows in self._sizes()])
 
     def _sizes(self) -> Iterator[tuple[TableKey, int]]:
         for key in self.tables:

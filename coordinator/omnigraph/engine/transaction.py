@@ -385,7 +385,9 @@ class Transaction:
             return Receipt(branch=self._branch.name, commit=None, version=None, rejected=self._rejected_counts)
         progress = Progress()
         commit = Committer(self._session, self._history).commit(
-            self._sidecar(promises, is_checked=is_checked), self._session.stamp(self._intent.actor, self._began), progress
+            self._sidecar(promises, is_checked=is_checked),
+            self._session.stamp(self._intent.actor, self._began),
+            progress,
         )
         return Receipt(
             branch=commit.branch,

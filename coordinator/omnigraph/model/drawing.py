@@ -1,14 +1,27 @@
 """How values draw themselves in a notebook."""
 
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
+
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff\u202a-\u202e\u2066-\u2069]")
+"""What no page can carry, and what would turn around the text that follows."""
+
+
+def printable(text: str) -> str:
+    """Return a text that a page can carry: what is no letter, and what turns others around, is a mark."""
+    return _CONTROL.sub("\ufffd", text)
 
 
 def html_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Return a table; whatever is in it is text, never markup."""
-    head = _tag("tr", [_tag("th", [escape(column)]) for column in columns])
-    body = [_tag("tr", [_tag("td", [escape(str(cell))]) for cell in row]) for row in rows]
-    return _tag("table", [_tag("caption", [escape(title)]), head, *body])
+    head = _tag("tr", [_tag("th", [_text(column)]) for column in columns])
+    body = [_tag("tr", [_tag("td", [_text(cell)]) for cell in row]) for row in rows]
+    return _tag("table", [_tag("caption", [_text(title)]), head, *body])
+
+
+def _text(cell: object) -> str:
+    return escape(printable(str(cell)))
 
 
 def _tag(name: str, inside: Iterable[str]) -> str:

@@ -276,6 +276,7 @@ class FragmentSize:
     number: int
     rows: int
     bytes: int
+    files: int = 1
 
 
 def blobs_last(fields: "Iterable[pa.Field[Any]]") -> "list[pa.Field[Any]]":
@@ -322,6 +323,7 @@ class Tables:
                     number=int(each.id),
                     rows=int(each.num_rows),
                     bytes=sum(int(file.file_size_bytes or 0) for file in each.files),
+                    files=len(each.files),
                 )
                 for each in every
             )

@@ -273,6 +273,7 @@ def main(arguments: list[str]) -> None:
     page = crash_page.render(sections)
     if arguments[:1] == ["--write"]:
         Path(arguments[1]).write_text(page, encoding="utf-8")
+        crash_page.write_summary(page)
     else:
         sys.stdout.write(page)
 

@@ -2,10 +2,14 @@
 
 import ast
 import inspect
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
 
 from omnigraph import failpoints
+from omnigraph.report.crash_summary import FILE, CrashSummary
 
 COMMAND = "python -m omnigraph.testing.crash_matrix --write docs/internals/crash-matrix.md"
 
@@ -55,6 +59,12 @@ def render(sections: Mapping[str, Sequence[Cell]]) -> str:
     total = sum(len(cells) for cells in sections.values())
     parts = [_HEAD.format(total=total, command=COMMAND), *(section(name, cells) for name, cells in sections.items())]
     return "\n".join(parts)
+
+
+def write_summary(page: str) -> None:
+    """Write the summary of a page that is shipped with the package, for the report."""
+    summary = json.dumps(CrashSummary.of_page(page).to_json(), indent=1, ensure_ascii=False)
+    Path(str(files("omnigraph.report").joinpath(FILE))).write_text(summary + "\n", encoding="utf-8")
 
 
 def section(name: str, cells: Sequence[Cell]) -> str:
