@@ -152,7 +152,7 @@ def _conflict(each: Conflict, result: MergeResult) -> Markup:
     same = len(columns) - len(split)
     body = table(caption, heads, rows, kind="sides") if rows else None
     note = (
-        tag("p", f"{counted(same, 'column')} {'is' if same == 1 else 'are'} the same on all sides.", class_="note")
+        tag("p", f"{counted(same, 'column')} {'is' if same == 1 else 'are'} the same.", class_="note")
         if same and rows
         else None
     )

@@ -110,7 +110,7 @@ def _tiles(facts: ReportFacts) -> Markup:
             size(sum(one.bytes for one in facts.tables)),
             counted(sum(one.files for one in facts.tables), "file"),
         ),
-        ("indexed", "—" if share is None else percent(share), "of what indexes ask for" if covered else "no index yet"),
+        ("indexed", "—" if share is None else percent(share), "of rows, in all indexes" if covered else "no index yet"),
         ("recovered", facts.recoveries.total, "after a writer died" if facts.recoveries.total else "no writer died"),
     ]
     return tag("dl", [_tile(*each) for each in tiles], class_="tiles", aria_label="At a glance")

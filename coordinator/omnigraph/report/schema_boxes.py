@@ -33,6 +33,7 @@ class Box:
     """A type as it is drawn."""
 
     title: str
+    after: str
     lines: tuple[Line, ...]
     more: str | None
     tip: str
@@ -54,7 +55,7 @@ def node_box(kind: NodeType) -> Box:
 def edge_box(kind: EdgeType) -> Box:
     """Return the box of an edge type: how many may leave a node, and its properties."""
     most = kind.cardinality.maximum
-    number = "" if kind.cardinality == ANY_NUMBER else f"  {kind.cardinality.minimum}..{'*' if most is None else most}"
+    number = "" if kind.cardinality == ANY_NUMBER else f" {kind.cardinality.minimum}..{'*' if most is None else most}"
     return _box(kind, kind.name, EDGE_LINES_MAX, (EDGE_WIDTH_MIN, EDGE_WIDTH_MAX), number)
 
 
@@ -79,7 +80,8 @@ def _box(kind: StoredType, title: str, most: int, widths: tuple[int, int], after
     )
     letters_left = int((width - 2 * PAD) / HEAD_LETTER) - len(after)
     return Box(
-        title=short(title, letters_left) + after,
+        title=short(title, letters_left),
+        after=after,
         lines=fitting,
         more=more,
         tip=_tip(kind),

@@ -212,7 +212,7 @@ def _drawn(box: Box, left: float, top: float) -> Markup:
     ]
     if box.is_node and (box.lines or box.more):
         parts.append(tag("path", d=f"M{left:.1f} {top + HEAD:.1f}h{box.width:g}", class_="rule", stroke="currentColor"))
-    parts.append(tag("text", box.title, x=left + PAD, y=top + 22, class_="title", fill="currentColor"))
+    parts.append(tag("text", box.title, _after(box), x=left + PAD, y=top + 22, class_="title", fill="currentColor"))
     base = top + HEAD + 16
     for number, line in enumerate(box.lines):
         y = base + number * LINE
@@ -225,3 +225,7 @@ def _drawn(box: Box, left: float, top: float) -> Markup:
         y = base + len(box.lines) * LINE
         parts.append(tag("text", box.more, x=left + PAD, y=y, class_="kind", fill="currentColor"))
     return tag("g", *parts, class_=f"type {kind}")
+
+
+def _after(box: Box) -> Markup | None:
+    return tag("tspan", box.after, class_="kind") if box.after else None

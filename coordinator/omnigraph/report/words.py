@@ -22,7 +22,8 @@ def size(number: int) -> str:
     if number < BYTES_STEP:
         return f"{number} B"
     power = min(4, int(math.log(number, BYTES_STEP)))
-    return f"{number / BYTES_STEP**power:,.1f} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[power]}"
+    amount = number / BYTES_STEP**power
+    return f"{amount:,.{0 if amount >= 100 else 1}f} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[power]}"
 
 
 def moment(value: datetime) -> str:
