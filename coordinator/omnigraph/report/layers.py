@@ -7,6 +7,7 @@ its neighbours, and move boxes towards these without letting them overlap.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Final
 
 SWEEPS: Final = 12
@@ -56,17 +57,34 @@ class Net:
         for keys in layers.values():
             middles |= self._stacked(keys, dict.fromkeys(keys, 0.0))
         numbers = sorted(layers)
+        best = (self._crossings(middles), middles)
         for sweep in range(SWEEPS):
             is_forward = sweep % 2 == 0
             for number in numbers if is_forward else reversed(numbers):
                 wanted = {key: self._wanted(key, middles, is_forward) for key in layers[number]}
-                layers[number].sort(key=lambda key, wanted=wanted: wanted[key])  # type: ignore[misc]
-                middles |= self._stacked(layers[number], wanted)
+                layers[number] = sorted(layers[number], key=wanted.__getitem__)
+                middles = middles | self._stacked(layers[number], wanted)
+            best = min(best, (self._crossings(middles), middles), key=lambda found: found[0])
+        middles = best[1]
         for number in (*numbers, *reversed(numbers)):  # at last look to both sides, and change the order no more
-            wanted = {key: self._between(key, middles) for key in layers[number]}
-            middles |= self._stacked(layers[number], wanted)
+            ordered = sorted(layers[number], key=middles.__getitem__)
+            wanted = {key: self._between(key, middles) for key in ordered}
+            middles = middles | self._stacked(ordered, wanted)
         top = min((middles[key] - self.heights[key] / 2 for key in middles), default=0.0)
         return {key: Spot(self.layer_of[key], middles[key] - top, self.heights[key]) for key in middles}
+
+    def _crossings(self, middles: Mapping[str, float]) -> int:
+        """Count the ties that cross others between the same two layers."""
+        gaps: dict[int, list[tuple[float, float]]] = {}
+        for key, others in self.ties.items():
+            layer = self.layer_of[key]
+            ends = ((middles[key], middles[other]) for other in others if self.layer_of[other] > layer)
+            gaps.setdefault(layer, []).extend(ends)
+        return sum(
+            (one[0] - other[0]) * (one[1] - other[1]) < 0
+            for ties in gaps.values()
+            for one, other in combinations(ties, 2)
+        )
 
     def _wanted(self, key: str, middles: Mapping[str, float], is_forward: bool) -> float:
         """Return the mean of the neighbours on one side; where there are none, where it is."""
@@ -112,6 +130,13 @@ def ranks(keys: Sequence[str], lines: Iterable[tuple[str, str]]) -> dict[str, in
         for other in forward[key]:
             found[other] = max(found[other], found[key] + 1)
     return found
+
+
+def folded(rank: int, columns: int) -> int:
+    """Return the column of a rank where only so many fit: from left to right, back again, and so on."""
+    turn = 2 * (columns - 1)
+    place = rank % turn if turn else 0
+    return min(place, turn - place)
 
 
 def _finished(keys: Sequence[str], follows: Mapping[str, Sequence[str]]) -> list[str]:

@@ -7,7 +7,8 @@ from omnigraph.model.schema import ANY_NUMBER, EdgeType, EnumType, Index, NodeTy
 from omnigraph.report.words import counted, short
 
 LETTER: Final = 7.3
-HEAD_LETTER: Final = 8.4
+NODE_LETTER: Final = 9.9
+EDGE_LETTER: Final = 8.4
 PAD: Final = 14
 HEAD: Final = 34
 LINE: Final = 21
@@ -69,16 +70,17 @@ def _box(kind: StoredType, title: str, most: int, widths: tuple[int, int], after
         lines.append(Line(name=each.name, type=shown, is_key=each.name in keys))
     rest = len(ordered) - len(lines)
     more = f"and {counted(rest, 'more property', 'more properties')}" if rest else None
+    letter = NODE_LETTER if isinstance(kind, NodeType) else EDGE_LETTER
     title_letters = len(title) + len(after)
     letters = max((len(line.name) + len(line.type) + 3 + 2 * line.is_key for line in lines), default=0)
-    wanted = max(letters * LETTER, title_letters * HEAD_LETTER, (len(more) * LETTER if more else 0)) + 2 * PAD
+    wanted = max(letters * LETTER, title_letters * letter, (len(more) * LETTER if more else 0)) + 2 * PAD
     width = min(widths[1], max(widths[0], wanted))
     room = int((width - 2 * PAD) / LETTER)
     fitting = tuple(
         Line(name=short(line.name, room - len(line.type) - 2 - 2 * line.is_key), type=line.type, is_key=line.is_key)
         for line in lines
     )
-    letters_left = int((width - 2 * PAD) / HEAD_LETTER) - len(after)
+    letters_left = int((width - 2 * PAD) / letter) - len(after)
     return Box(
         title=short(title, letters_left),
         after=after,

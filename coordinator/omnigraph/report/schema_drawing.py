@@ -6,13 +6,14 @@ from typing import Final
 
 from omnigraph.model.catalog import Catalog
 from omnigraph.model.schema import EdgeType
-from omnigraph.report.layers import PLACE_HEIGHT, Net, ranks
+from omnigraph.report.layers import PLACE_HEIGHT, Net, folded, ranks
 from omnigraph.report.markup import Markup, tag
 from omnigraph.report.schema_boxes import HEAD, LINE, PAD, Box, edge_box, node_box
 from omnigraph.report.words import counted
 
 NODES_MAX: Final = 60
 EDGES_MAX: Final = 120
+COLUMNS_MAX: Final = 3
 COLUMN_GAP: Final = 46
 LONE_GAP: Final = 24
 LONE_WIDTH_MIN: Final = 760
@@ -42,7 +43,8 @@ class _Drawing:
         self._boxes = {f"node:{name}": box for name, box in nodes.items()}
         self._boxes |= {f"edge:{kind.name}": edge_box(kind) for kind in edges}
         self._lone = [f"node:{name}" for name in nodes if name not in tied]
-        self._rank = ranks([name for name in nodes if name in tied], [(kind.source, kind.target) for kind in edges])
+        found = ranks([name for name in nodes if name in tied], [(kind.source, kind.target) for kind in edges])
+        self._rank = {name: folded(rank, COLUMNS_MAX) for name, rank in found.items()}
         self._net = Net()
         self._ways: dict[str, tuple[str, ...]] = {}
         self._fill(nodes)
@@ -58,11 +60,11 @@ class _Drawing:
             layer, key = 2 * self._rank[near] + 1, f"edge:{kind.name}"
             self._net.add(key, layer, self._boxes[key].height)
             way = [f"node:{near}", key]
+            for passed in range(layer + 1, 2 * self._rank[far]):
+                place = f"place:{kind.name}:{passed}"
+                self._net.add(place, passed, PLACE_HEIGHT)
+                way.append(place)
             if near != far:
-                for passed in range(layer + 1, 2 * self._rank[far]):
-                    place = f"place:{kind.name}:{passed}"
-                    self._net.add(place, passed, PLACE_HEIGHT)
-                    way.append(place)
                 way.append(f"node:{far}")
             for one, other in pairwise(way):
                 self._net.tie(one, other)
@@ -89,24 +91,33 @@ class _Drawing:
         top = spot.top + MARGIN
         return start, top, start + wide, top + spot.height
 
-    def _sorted_ports(self) -> dict[tuple[str, str, bool], float]:
-        """Return at which height a line leaves a node for what, on its right side or its left, from top to bottom."""
+    def _is_beside(self, kind: EdgeType) -> bool:
+        """Tell whether both ends of an edge are in one column, so that it leaves and comes back on one side."""
+        return self._rank[kind.source] == self._rank[kind.target]
+
+    def _ends(self, kind: EdgeType) -> list[tuple[str, str, str, bool]]:
+        """Return the ends of an edge's line: of which node, which end, what is beside it, and whether on its right."""
+        key = f"edge:{kind.name}"
+        way = self._ways[key]
+        if self._is_beside(kind):
+            return [(f"node:{kind.source}", "out", key, True), (f"node:{kind.target}", "in", key, True)]
+        is_forward = way[0] == f"node:{kind.source}"
+        ends = ("out", "in") if is_forward else ("in", "out")
+        return [(way[0], ends[0], way[1], True), (way[-1], ends[1], way[-2], False)]
+
+    def _sorted_ports(self) -> dict[tuple[str, str], float]:
+        """Return at which height the ends of every edge's line are; those of one side of a node do not cross."""
         wanted: dict[tuple[str, bool], list[tuple[float, str, str]]] = {}
-        for key, way in self._ways.items():
-            is_loop = len(way) == 2
-            for node, beside, is_right in ((way[0], way[1], True), (way[-1], way[-2], False)):
-                if is_loop and not is_right:
-                    continue
-                ends = ("out", "in") if is_loop else ("line",)
-                for number, end in enumerate(ends):
-                    at = self._spots[beside].middle + number
-                    wanted.setdefault((node, is_right), []).append((at, f"{key} {end}", beside))
-        ports: dict[tuple[str, str, bool], float] = {}
-        for (node, is_right), lines in wanted.items():
+        for kind in self._edges:
+            for node, end, beside, is_right in self._ends(kind):
+                at = self._spots[beside].middle + (end == "in")
+                wanted.setdefault((node, is_right), []).append((at, f"edge:{kind.name}", end))
+        ports: dict[tuple[str, str], float] = {}
+        for (node, _), lines in wanted.items():
             _, top, _, bottom = self._place(node)
             step = (bottom - top) / (len(lines) + 1)
-            for number, (_, line, _) in enumerate(sorted(lines), 1):
-                ports[(node, line, is_right)] = top + number * step
+            for number, (_, key, end) in enumerate(sorted(lines), 1):
+                ports[(key, end)] = top + number * step
         return ports
 
     # -- how it looks -----------------------------------------------------------------------------------
@@ -116,7 +127,7 @@ class _Drawing:
         right = max((place[2] for place in map(self._place, self._spots)), default=0.0)
         bottom = max((place[3] for place in map(self._place, self._spots)), default=0.0)
         lone, wide, high = self._lone_boxes(right, bottom)
-        lines = [part for key, way in self._ways.items() for part in self._lines(key, way)]
+        lines = [part for kind in self._edges for part in self._lines(kind)]
         boxes = [_drawn(self._boxes[key], *self._place(key)[:2]) for key in self._spots if key in self._boxes]
         width, height = max(right, wide) + MARGIN, max(bottom, high) + MARGIN
         return tag(
@@ -146,30 +157,26 @@ class _Drawing:
             left += box.width + LONE_GAP
         return drawn, widest, lowest
 
-    def _lines(self, key: str, way: Sequence[str]) -> list[Markup]:
-        kind = next(each for each in self._edges if f"edge:{each.name}" == key)
+    def _lines(self, kind: EdgeType) -> list[Markup]:
+        """Draw an edge: from its source into its label, and from there to its target."""
+        key = f"edge:{kind.name}"
+        way = self._ways[key]
         left, top, right, bottom = self._place(key)
+        out, into = self._ports[(key, "out")], self._ports[(key, "in")]
+        source, target = self._place(f"node:{kind.source}"), self._place(f"node:{kind.target}")
+        if self._is_beside(kind):
+            inset = min(12.0, (bottom - top) / 3)
+            first, last = (top + inset, bottom - inset) if out <= into else (bottom - inset, top + inset)
+            back = [(left, last), (target[2] + ARROW, into)]
+            return [_path([(source[2], out), (left, first)]), _path(back), _arrow(target[2], into, is_right=False)]
         middle = (top + bottom) / 2
-        start = self._place(way[0])[2]
-        if kind.source == kind.target:
-            out, back = (self._ports[(way[0], f"{key} {end}", True)] for end in ("out", "in"))
-            upper, lower = top + min(12, (bottom - top) / 3), bottom - min(12, (bottom - top) / 3)
-            return [
-                _path([(start, out), (left, upper)]),
-                _path([(left, lower), (start + ARROW, back)]),
-                _arrow(start, back, is_right=False),
-            ]
-        leaves = self._ports[(way[0], f"{key} line", True)]
-        arrives = self._ports[(way[-1], f"{key} line", False)]
-        end = self._place(way[-1])[0]
         passing = [(place[0], place[1] + PLACE_HEIGHT / 2, place[2]) for place in map(self._place, way[2:-1])]
         after = [(right, middle), *(point for x, y, x2 in passing for point in ((x, y), (x2, y)))]
-        is_forward = f"node:{kind.source}" == way[0]
-        if is_forward:
-            tail, head = [(start, leaves), (left, middle)], [*after, (end - ARROW, arrives)]
-            return [_path(tail), _path(head), _arrow(end, arrives, is_right=True)]
-        tail, head = [(start + ARROW, leaves), (left, middle)], [*after, (end, arrives)]
-        return [_path(tail), _path(head), _arrow(start, leaves, is_right=False)]
+        if way[0] == f"node:{kind.source}":
+            head = [*after, (target[0] - ARROW, into)]
+            return [_path([(source[2], out), (left, middle)]), _path(head), _arrow(target[0], into, is_right=True)]
+        tail = [(target[2] + ARROW, into), (left, middle)]
+        return [_path(tail), _path([*after, (source[0], out)]), _arrow(target[2], into, is_right=False)]
 
 
 def _path(points: Sequence[tuple[float, float]]) -> Markup:
