@@ -1,7 +1,9 @@
 """What a report draws: commits in lanes, types in layers, and texts that stay texts."""
 
+import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from importlib.resources import files
 from itertools import combinations, count, pairwise
 from xml.etree import ElementTree as ET
 
@@ -284,3 +286,38 @@ def test_words_for_numbers_sizes_shares_and_values() -> None:
     assert len(long) < 400
     assert "10,000 characters, of which 160 are shown" in long
     assert len(value([1.5] * 2_000)) < 400
+
+
+def palettes() -> dict[str, dict[str, str]]:
+    """The colours of the page by theme, as its style has them."""
+    text = files("omnigraph.report").joinpath("page.css").read_text(encoding="utf-8")
+    found = re.findall(r"(:root[^{]*)\{([^{}]*--ground[^{}]*)\}", text)
+    return {selector.strip(): dict(re.findall(r"--([\w-]+): (#[0-9a-f]{3,6})", body)) for selector, body in found}
+
+
+def light(colour: str) -> float:
+    full = colour[1:] if len(colour) == 7 else "".join(letter * 2 for letter in colour[1:])
+    parts = [int(full[at : at + 2], 16) / 255 for at in (0, 2, 4)]
+    red, green, blue = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one: str, other: str) -> float:
+    dark, bright = sorted((light(one), light(other)))
+    return (bright + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("theme", [":root", ':root[data-theme="dark"]'])
+def test_every_text_can_be_read_on_its_ground_in_light_and_in_dark(theme: str) -> None:
+    colours = palettes()[theme]
+    grounds = [(text, ground) for text in ("ink", "soft", "accent") for ground in ("ground", "surface", "faint")]
+    pairs = [*grounds, *((name, f"{name}-soft") for name in ("accent", "add", "change", "remove"))]
+    pairs += [(name, "surface") for name in ("add", "change", "remove")]
+    assert [pair for pair in pairs if contrast(colours[pair[0]], colours[pair[1]]) < 4.5] == []
+    lanes = [colours[f"c{number}"] for number in range(8)]
+    assert [lane for lane in lanes if contrast(lane, colours["surface"]) < 3] == []
+    assert len(set(lanes)) == 8
+
+
+def test_what_a_reader_prefers_and_what_the_button_chooses_look_the_same() -> None:
+    assert palettes()[':root:not([data-theme="light"])'] == palettes()[':root[data-theme="dark"]']

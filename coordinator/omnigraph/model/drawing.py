@@ -17,7 +17,8 @@ def html_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
     """Return a table; whatever is in it is text, never markup."""
     head = _tag("tr", [_tag("th", [_text(column)]) for column in columns])
     body = [_tag("tr", [_tag("td", [_text(cell)]) for cell in row]) for row in rows]
-    return _tag("table", [_tag("caption", [_text(title)]), head, *body])
+    caption = f'<caption style="text-align: left; white-space: nowrap">{_text(title)}</caption>'
+    return _tag("table", [caption, head, *body])
 
 
 def _text(cell: object) -> str:

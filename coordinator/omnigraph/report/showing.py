@@ -43,7 +43,14 @@ class Report:
         return {"bytes": self.bytes}
 
     def _repr_html_(self) -> str:
-        frame = tag("iframe", sandbox="allow-scripts", width="100%", height=FRAME_HEIGHT, title="omnigraph report")
+        frame = tag(
+            "iframe",
+            sandbox="allow-scripts",
+            width="100%",
+            height=FRAME_HEIGHT,
+            frameborder=0,
+            title="omnigraph report",
+        )
         return Markup(frame.replace("<iframe", f'<iframe srcdoc="{_quoted(self.html)}"', 1))
 
 
