@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import pytest
 from tests.browser.flights_kit import build
 
+import omnigraph as og
+
 HERE = Path(__file__).parent
 DESK, PHONE = (1200, 1500), (390, 844)
 TABS = 60
@@ -171,3 +173,44 @@ def test_no_text_of_the_diagram_lies_on_another_and_every_dot_is_beside_its_comm
     assert look.answer["hits"] == []
     assert look.answer["off"] == 0
     assert look.answer["rows"] == look.answer["dots"] > 15
+
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "\u202eturned around",
+    "\u05e9\u05dc\u05d5\u05dd",
+    "no-space-in-it-" * 60,
+)
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Browser:
+    """A report whose names, messages and values want to be more than text, on more branches than there are lanes."""
+    folder = tmp_path_factory.mktemp("hostile")
+    long = "ANameThatNobodyWouldTypeByHand" * 4
+    schema = (
+        f"node Thing {{ name: String @key  text: String? }}\nnode {long} {{ a: String? }}\nedge To: Thing -> {long}"
+    )
+    graph = og.init(folder / ("long-name-" * 15), schema, actor=HOSTILE[0])
+    with graph.transaction(message=HOSTILE[1]) as tx:
+        tx.append("Thing", [{"name": text, "text": text * 300} for text in HOSTILE])
+    for number in range(14):
+        name = f"branch/{number}-{'long-' * number}"
+        graph.branches.create(name)
+        with graph.transaction(name, message=HOSTILE[number % len(HOSTILE)]) as tx:
+            tx.upsert("Thing", [{"name": HOSTILE[0], "text": f"of {number}"}])
+    with graph.transaction(message=HOSTILE[4]) as tx:
+        tx.upsert("Thing", [{"name": HOSTILE[0], "text": HOSTILE[1]}])
+    graph.report(folder / "report.html", diff=("main@1", "main"), merge="branch/0-", into="main")
+    return Browser(folder / "report.html", folder)
+
+
+def test_hostile_names_run_nothing_and_do_not_break_the_page(hostile: Browser) -> None:
+    look = hostile.look("hostile", DESK, "[document.scripts.length, document.images.length]")
+    assert is_quiet(look), (look.console, look.wanted)
+    assert look.answer == [1, 0]
+    assert hostile.look("hostile-overlaps", DESK, OVERLAPS).answer["hits"] == []
+    phone = hostile.look("hostile-phone", PHONE, OVERFLOW)
+    assert phone.answer["out"] == []
+    assert phone.answer["scroll"] <= phone.answer["wide"]

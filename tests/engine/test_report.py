@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from omnigraph.cli.output import Exit
 from omnigraph.errors import BranchNotFoundError, InvalidOptionError, RefNotFoundError
 from omnigraph.report.crash_summary import CrashSummary, shipped
 from omnigraph.testing.commits import bare_commit
+from omnigraph.testing.s3_server import SeaweedServer
 
 __all__ = ["wide_terminal"]  # a fixture
 
@@ -204,6 +206,21 @@ def test_no_storage_option_and_no_secret_is_in_a_report_or_in_a_notebook(
     with pytest.raises(InvalidOptionError) as refused:
         og.open(f"s3://key:{CANARY}@bucket/g", read_only=True)
     assert CANARY not in str(refused.value)
+
+
+@pytest.mark.s3
+def test_of_a_graph_on_s3_neither_keys_nor_endpoint_are_told(
+    s3_server: SeaweedServer, s3_root: Callable[[], str], tmp_path: Path
+) -> None:
+    root, options = s3_root(), s3_server.storage_options()
+    graph = og.init(root, SCHEMA, storage_options=options)
+    with graph.transaction() as tx:
+        tx.append("Person", [person("Ann")])
+    words = [word for name, value in options.items() for word in ("--storage", f"{name}={value}")]
+    said = run("report", root, "-o", str(tmp_path / "r.html"), "--diff", "main@1..main", *words)
+    shown = said.out + said.err + (tmp_path / "r.html").read_text(encoding="utf-8") + graph._repr_html_()
+    assert root in shown
+    assert not [name for name, value in options.items() if len(value) > 6 and value in shown]
 
 
 def test_of_a_long_history_only_the_newest_commits_are_drawn_and_the_rest_is_counted(graph: og.Graph) -> None:
