@@ -119,6 +119,18 @@ def test_a_merge_leads_into_the_lane_of_its_source_and_beside_it_where_newer_com
     assert LinkKind.ASIDE in {link.kind for link in busy.links}
 
 
+def test_every_row_has_its_own_piece_of_the_picture_so_that_a_page_may_end_anywhere() -> None:
+    commits = newest_first(
+        commit(1, "main"), commit(2, "b", 1), commit(3, "b", 2), commit(4, "main", 1, 2), commit(5, "main", 4)
+    )
+    page = commit_graph(History(commits=tuple(commits), total=5, branches=(), tags=()), "main")
+    pieces = [row.findall("svg") for row in ET.fromstring(page).iter("li")]
+    assert [len(each) for each in pieces] == [1] * 5
+    # main, then the merge that leads aside of b, both commits of b, and the fork
+    assert [len(piece.findall("path")) for (piece,) in pieces] == [1, 3, 4, 4, 2]
+    assert [len(piece.findall("circle")) for (piece,) in pieces] == [1] * 5
+
+
 def test_a_lane_that_is_free_again_is_used_again() -> None:
     one = [commit(1, "main"), commit(2, "a", 1), commit(3, "main", 1, 2)]
     two = [commit(4, "b", 3), commit(5, "main", 3, 4)]

@@ -13,7 +13,8 @@ ROW: Final = 56
 LANE: Final = 22
 MARGIN: Final = 18
 RADIUS: Final = 6
-ASIDE: Final = LANE / 2
+HALF: Final = ROW // 2
+INTO_PARENT: Final = (LinkKind.MERGE, LinkKind.ASIDE)
 COLOURS: Final = 8
 NAMES_SHOWN_MAX: Final = 4
 MESSAGE_CHARACTERS_MAX: Final = 140
@@ -24,8 +25,9 @@ def commit_graph(history: History, branch: str) -> Markup:
     held = next((one for one in history.branches if one.name == branch), None)
     lanes = lanes_of(history.commits, None if held is None else held.incarnation)
     names = _names(history)
-    rows = [_row(dot, names.get(dot.commit.id, ())) for dot in lanes.dots]
-    graph = tag("div", _picture(lanes), tag("ol", rows, class_="log"), class_="graph")
+    pieces = _Pieces(lanes)
+    rows = [_row(dot, names.get(dot.commit.id, ()), pieces.picture(dot)) for dot in lanes.dots]
+    graph = tag("ol", rows, class_="log")
     return tag(
         "div",
         tag("div", graph, class_="scroll", tabindex=0, role="group", aria_label="Commit graph, newest commit first"),
@@ -51,19 +53,16 @@ def _some(names: list[Markup]) -> tuple[Markup, ...]:
     return (*names[: NAMES_SHOWN_MAX - 1], rest)
 
 
-def _row(dot: Dot, names: Sequence[Markup]) -> Markup:
+def _row(dot: Dot, names: Sequence[Markup], picture: Markup) -> Markup:
     commit = dot.commit
     said = commit.message or commit.operation
     facts = [commit.operation] if commit.message else []
     facts += [*([commit.actor] if commit.actor else []), minute(commit.created_at), *_changes(commit)]
     line = [part for fact in facts for part in (tag("span", "·", class_="dot", aria_hidden="true"), tag("bdi", fact))]
-    return tag(
-        "li",
-        tag("p", *names, tag("bdi", short(said, MESSAGE_CHARACTERS_MAX), class_="said"), class_="first"),
-        tag("p", tag("b", f"{short(commit.branch, 40)}@{commit.version}"), line, class_="second"),
-        title=described(commit),
-        class_="expired" if commit.expired_at else None,
-    )
+    first = tag("p", *names, tag("bdi", short(said, MESSAGE_CHARACTERS_MAX), class_="said"), class_="first")
+    second = tag("p", tag("b", f"{short(commit.branch, 40)}@{commit.version}"), line, class_="second")
+    kind = "expired" if commit.expired_at else None
+    return tag("li", picture, tag("div", first, second), title=described(commit), class_=kind)
 
 
 def _changes(commit: Commit) -> list[str]:
@@ -104,64 +103,73 @@ def _left_out(lanes: Lanes, total: int) -> Markup | None:
 # -- the lines ------------------------------------------------------------------------------------------
 
 
-def _picture(lanes: Lanes) -> Markup:
-    width = 2 * MARGIN + (lanes.width - 1) * LANE
-    height = max(1, lanes.height) * ROW
-    return tag(
-        "svg",
-        [_line(link) for link in sorted(lanes.links, key=lambda link: link.kind != LinkKind.BEYOND)],
-        [_dot(dot) for dot in lanes.dots],
-        width=width,
-        height=height,
-        viewBox=f"0 0 {width} {height}",
-        role="img",
-        aria_label=f"{counted(lanes.height, 'commit')} on {counted(lanes.width, 'lane')}",
-        class_="lanes",
-    )
+class _Pieces:
+    """The lines of a picture cut into rows, so that each stays beside its commit wherever a page ends."""
+
+    def __init__(self, lanes: Lanes) -> None:
+        self._width = 2 * MARGIN + (lanes.width - 1) * LANE
+        self._rows: list[list[Markup]] = [[] for _ in range(lanes.height)]
+        for link in lanes.links:
+            self._cut(link)
+
+    def picture(self, dot: Dot) -> Markup:
+        """Return the row of one commit."""
+        return tag(
+            "svg",
+            self._rows[dot.row],
+            _dot(dot),
+            width=self._width,
+            height=ROW,
+            viewBox=f"0 0 {self._width} {ROW}",
+            fill="none",
+            stroke="currentColor",
+            aria_hidden="true",
+            class_="lanes",
+        )
+
+    def _cut(self, link: Link) -> None:
+        child, end = link.child, link.row
+        x1, x2 = _x(child.lane), _x(link.lane)
+        kind = f"link {link.kind} c{(link.lane if link.kind in INTO_PARENT else child.lane) % COLOURS}"
+        match link.kind:
+            case LinkKind.LINE:
+                self._down(kind, x1, child.row, end)
+            case LinkKind.BEYOND:
+                self._down(kind, x1, child.row, end)
+            case LinkKind.FORK:
+                self._down(kind, x1, child.row, end - 1)
+                self._curve(kind, end - 1, x1, x2)
+            case LinkKind.MERGE:
+                self._curve(kind, child.row, x1, x2)
+                self._down(kind, x2, child.row + 1, end)
+            case LinkKind.ASIDE:
+                beside = x2 - LANE / 2 if x2 > x1 else x2 + LANE / 2
+                self._curve(kind, child.row, x1, beside)
+                self._down(kind, beside, child.row + 1, end - 1)
+                self._curve(kind, end - 1, beside, x2)
+
+    def _down(self, kind: str, x: float, first: int, last: int) -> None:
+        """Draw from the middle of a row straight down to that of another, or to the end of the picture."""
+        for row in range(first, min(last + 1, len(self._rows))):
+            top, bottom = (HALF if row == first else 0), (HALF if row == last else ROW)
+            if top < bottom:
+                self._add(row, kind, f"M{x:g} {top}V{bottom}")
+
+    def _curve(self, kind: str, row: int, x1: float, x2: float) -> None:
+        """Draw from the middle of a row to that of the next: the row below shows the rest of the same curve."""
+        for number, top in ((row, HALF), (row + 1, HALF - ROW)):
+            middle, bottom = top + HALF, top + ROW
+            self._add(number, kind, f"M{x1:g} {top}C{x1:g} {middle} {x2:g} {middle} {x2:g} {bottom}")
+
+    def _add(self, row: int, kind: str, path: str) -> None:
+        self._rows[row].append(tag("path", d=path, class_=kind))
 
 
-def _x(lane: int) -> float:
+def _x(lane: int) -> int:
     return MARGIN + lane * LANE
-
-
-def _y(row: int) -> float:
-    return row * ROW + ROW / 2
-
-
-def _line(link: Link) -> Markup:
-    child = link.child
-    x1, y1, x2, y2 = _x(child.lane), _y(child.row), _x(link.lane), _y(link.row)
-    colour = child.lane
-    match link.kind:
-        case LinkKind.LINE:
-            path = f"M{x1:g} {y1:g}V{y2:g}"
-        case LinkKind.BEYOND:
-            path = f"M{x1:g} {y1:g}V{link.row * ROW:g}"
-        case LinkKind.FORK:
-            path = f"M{x1:g} {y1:g}V{y2 - ROW:g}{_curve(x1, y2 - ROW, x2, y2)}"
-        case LinkKind.MERGE:
-            path, colour = f"M{x1:g} {y1:g}{_curve(x1, y1, x2, y1 + ROW)}V{y2:g}", link.lane
-        case LinkKind.ASIDE:
-            beside = x2 - ASIDE if x2 > x1 else x2 + ASIDE
-            down = f"{_curve(x1, y1, beside, y1 + ROW)}V{y2 - ROW / 2:g}"
-            path, colour = f"M{x1:g} {y1:g}{down}Q{beside:g} {y2:g} {x2:g} {y2:g}", link.lane
-    return tag("path", d=path, class_=f"link {link.kind} c{colour % COLOURS}", fill="none", stroke="currentColor")
-
-
-def _curve(x1: float, y1: float, x2: float, y2: float) -> str:
-    middle = (y1 + y2) / 2
-    return f"C{x1:g} {middle:g} {x2:g} {middle:g} {x2:g} {y2:g}"
 
 
 def _dot(dot: Dot) -> Markup:
     is_merge = len(dot.commit.parents) > 1
     kind = f"commit c{dot.lane % COLOURS}{' merge' if is_merge else ''}{' expired' if dot.commit.expired_at else ''}"
-    return tag(
-        "circle",
-        tag("title", described(dot.commit)),
-        cx=_x(dot.lane),
-        cy=_y(dot.row),
-        r=RADIUS,
-        class_=kind,
-        stroke="currentColor",
-    )
+    return tag("circle", cx=_x(dot.lane), cy=HALF, r=RADIUS, class_=kind)
