@@ -176,6 +176,15 @@ def test_a_killed_writer_leaves_nothing_half_there_and_its_commit_is_finished(fi
     assert graph.verify(deep=True).is_sound
 
 
+def test_the_report_has_the_conflict_and_the_recovery_and_its_path_comes_last(first: Run, graph: og.Graph) -> None:
+    assert "One HTML file" in part(first, 10)
+    assert first.text.split()[-1] == str(first.folder / "report.html")
+    html = (first.folder / "report.html").read_text(encoding="utf-8")
+    assert html.lower().startswith("<!doctype html>")
+    for told in ("N281AT", "DivergentUpdate", "AIRBUS SAS", "RolledForward", "unmerged", graph.refresh().id):
+        assert told in html
+
+
 def test_it_ends_with_three_commands_that_work(first: Run) -> None:
     commands = [line.split(maxsplit=1)[1] for line in first.text.splitlines() if re.match(r"   \S*omnigraph ", line)]
     assert len(commands) == 3
@@ -201,6 +210,8 @@ def test_a_second_run_takes_new_places_and_finds_the_same(first: Run, second: di
     assert (steps[7]["outcome"], steps[7]["parents"]) == ("Merged", 2)
     assert (steps[9]["status"], steps[9]["half_there"], steps[9]["promised"], steps[9]["left"]) == (-9, False, 1, 0)
     assert [row["kind"] for row in steps[9]["audit"]] == ["RolledForward"]
+    assert steps[10]["report"] == str(first.folder / "report-2.html")
+    assert Path(steps[10]["report"]).stat().st_size > 0
     assert og.open(first.folder / "flights.omni").refresh().version == 7
 
 

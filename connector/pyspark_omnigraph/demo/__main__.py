@@ -15,7 +15,7 @@ from pyspark_omnigraph.demo.places import FOLDER, Places
 from pyspark_omnigraph.demo.telling import Teller
 
 INTERRUPTED: Final = 130
-STEPS: Final = 9
+STEPS: Final = 10
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -49,6 +49,7 @@ def _tour(folder: Path, *, is_json: bool) -> None:
         steps.merge(stage)
         endings.travel(stage)
         endings.survive(stage)
+        endings.report(stage)
         endings.farewell(stage)
     finally:
         spark.stop()

@@ -75,9 +75,10 @@ def report(stage: Stage) -> None:
     """Write the report: the last thing, so that it has everything in it."""
     tell = stage.teller
     with tell.step("Write a report") as facts:
-        written = stage.graph.report(stage.places.report, diff=(LOADED, "main"), merge=(REVIEW, UNMERGED))
-        facts["report"] = str(written)
-        tell.say(f"Open it in a browser: {written}")
+        stage.graph.report(stage.places.report, diff=(LOADED, "main"), merge=REVIEW, into=UNMERGED)
+        facts["report"] = str(stage.places.report)
+        tell.say("One HTML file with the commits as a picture, the branches, what has changed since the first load,")
+        tell.say(f"both sides of the conflict (`{UNMERGED}` still has it), the schema, sizes, and the recovery.")
 
 
 def farewell(stage: Stage) -> None:
@@ -92,6 +93,8 @@ def farewell(stage: Stage) -> None:
         f"branch merge {root} {REVIEW} --into {UNMERGED} --dry-run",
     ):
         tell.say(f"{program} {command}")
+    tell.rule("And open the report in a browser:")
+    tell.say(str(stage.places.report))
 
 
 def _killed_writer(stage: Stage) -> int:
