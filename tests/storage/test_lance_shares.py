@@ -6,8 +6,9 @@ import pyarrow.compute as pc
 import pytest
 
 from omnigraph.storage import lance_shares
-from omnigraph.storage.lance_rows import count_where, looked_up, rows_where
+from omnigraph.storage.lance_rows import looked_up
 from omnigraph.storage.lance_shares import each_share
+from omnigraph.storage.lance_texts import count_where, rows_where
 
 ROWS = 20_000
 

@@ -21,7 +21,7 @@ from omnigraph.errors import CorruptGraphError, InvalidDataError, OmnigraphError
 from omnigraph.model.indexes import LOOKUP_KINDS, IndexKind
 from omnigraph.model.staged import RowSet
 from omnigraph.rules.arrow_schema import BLOB_STORAGE, EXTENSION_NAME, LANCE_BLOB, is_blob
-from omnigraph.rules.fingerprints import Sieve, dealt, first_of_runs
+from omnigraph.rules.fingerprints import Sieve, first_of_runs
 from omnigraph.rules.values import Column, compute
 from omnigraph.storage.lance_door import BIRTH_VERSION, LANCE_ERRORS, VERSIONS, _failed, _is_panic
 from omnigraph.storage.lance_shares import each_share
@@ -33,7 +33,6 @@ LOOKUP_ROWS_PER_ID: Final = 512  # measured: with an index, a look-up costs abou
 ID_BYTES_MAX: Final = 2**31 - 1  # what one Arrow text column holds
 SCAN_ROWS: Final = 8_192
 ID_SCAN_ROWS: Final = 65_536
-HEAP_ROWS: Final = 2**20
 BLOB_SCAN_ROWS: Final = 4  # blobs may be gigabytes each; a batch of them is read whole
 ROW_ID, ROW_ADDRESS = "_rowid", "_rowaddr"
 FRAGMENT_SHIFT: Final = np.uint64(32)
@@ -216,49 +215,6 @@ def _scanned(handle: LanceDataset, ids: Column) -> pa.Table:
     stream = handle.scanner(["id"], with_row_id=True, with_row_address=True, batch_size=ID_SCAN_ROWS).to_reader()
     admitted = pa.Table.from_batches(sifted(stream, Sieve([ids])), stream.schema)
     return admitted.filter(compute.is_in(admitted.column("id"), value_set=ids))
-
-
-def rows_where(handle: LanceDataset, column: str, keys: Column, columns: Sequence[str]) -> pa.Table:
-    """Return columns and addresses of the rows whose text in a column is among the keys: looked up, or scanned for."""
-    if len(keys) == 0 or int(handle.count_rows()) == 0:
-        schema = pa.schema([handle.schema.field(name) for name in columns])
-        return schema.append(pa.field(ROW_ADDRESS, pa.uint64())).empty_table()
-    if few_enough(handle, len(keys)) and has_index(handle, column):
-        return pa.concat_tables(
-            each_share(column, keys, lambda few: handle.scanner(list(columns), few, with_row_address=True).to_table())
-        )
-    wanted = list(dict.fromkeys([column, *columns]))
-    stream = handle.scanner(wanted, with_row_address=True, batch_size=ID_SCAN_ROWS).to_reader()
-    admitted = pa.Table.from_batches(sifted(stream, Sieve([keys]), column), stream.schema)
-    return admitted.filter(compute.is_in(admitted.column(column), value_set=keys)).select([*columns, ROW_ADDRESS])
-
-
-def count_where(handle: LanceDataset, column: str, keys: Sequence[Column]) -> int:
-    """Return how many rows have a text in a column that is among the keys, which are dealt out; no row is held."""
-    count = sum(map(len, keys))
-    if count == 0 or int(handle.count_rows()) == 0:
-        return 0
-    if few_enough(handle, count) and has_index(handle, column):
-        return sum(sum(each_share(column, heap, lambda few: int(handle.count_rows(few)))) for heap in keys)
-    stream = handle.scanner([column], batch_size=ID_SCAN_ROWS).to_reader()
-    admitted = (batch.column(column) for batch in sifted(stream, Sieve(keys), column))
-    return sum(
-        int(compute.sum(compute.is_in(some, value_set=held), min_count=0).as_py())
-        for heap in _heaps(admitted)
-        for some, held in zip(dealt(heap, len(keys)), keys, strict=True)
-    )
-
-
-def _heaps(columns: Iterable[Column]) -> Iterator[Column]:
-    """Put columns together: what is done with each heap takes as long as what is done with many rows."""
-    heap: list[Column] = []
-    for column in columns:
-        heap.append(column)
-        if sum(map(len, heap)) >= HEAP_ROWS:
-            yield pa.chunked_array(heap)
-            heap = []
-    if heap:
-        yield pa.chunked_array(heap)
 
 
 def sifted(stream: pa.RecordBatchReader, sieve: Sieve, column: str = "id") -> Iterator[pa.RecordBatch]:

@@ -58,11 +58,11 @@ from omnigraph.storage.lance_rows import (
     open_at,
     pack,
     row_sets,
-    rows_where,
     stored_schema,
     translated,
     united,
 )
+from omnigraph.storage.lance_texts import rows_where
 from omnigraph.storage.roots import StorageOptions
 from omnigraph.storage.row_scratch import MEMORY_BYTES_DEFAULT, Scratch, pieces
 

@@ -33,14 +33,12 @@ from omnigraph.storage.lance_reshaping import (
 from omnigraph.storage.lance_reshaping import joined as joined_reshapes
 from omnigraph.storage.lance_rows import (
     PlacesSeen,
-    count_where,
     file_session,
     fragments_of,
     has_index,
     locate,
     open_at,
     row_sets,
-    rows_where,
     translated,
 )
 from omnigraph.storage.lance_sealing import missing_files, seal
@@ -54,6 +52,7 @@ from omnigraph.storage.lance_staging import (
     stage_overwrite,
     stage_upsert,
 )
+from omnigraph.storage.lance_texts import count_where, rows_where
 from omnigraph.storage.roots import StorageOptions
 
 FEW_IDS_MAX: Final = 64

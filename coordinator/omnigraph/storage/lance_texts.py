@@ -1,0 +1,181 @@
+"""Finding the rows of a table that have one of some texts in a column: looked up by an index, or scanned for.
+
+Many small commits make many small files, and to open one costs as much as to read ten thousand texts. So the texts of
+small files are kept once they were read: data files never change. Rows that were deleted since are still among them,
+so a text that is known to be in a file is only a reason to look into it. One that is not there is certain.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+from lance import LanceDataset
+from lance.fragment import LanceFragment
+
+from omnigraph.rules.fingerprints import Sieve, dealt
+from omnigraph.rules.values import Column, compute
+from omnigraph.storage.lance_door import file_names
+from omnigraph.storage.lance_rows import ID_SCAN_ROWS, ROW_ADDRESS, few_enough, indexed_fragments, sifted
+from omnigraph.storage.lance_shares import each_share
+
+HEAP_ROWS: Final = 2**20
+SMALL_FILE_ROWS_MAX: Final = 16_384
+SMALL_FILES_MIN: Final = 8
+TEXTS_HELD_MAX: Final = 200_000
+FILES_READ_AT_ONCE: Final = 256
+FRAGMENT_BITS: Final = 32
+
+Files: TypeAlias = tuple[str, ...]
+"""The files of one fragment."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of one column of one table: which files were read, and in which of them a text is."""
+
+    files: set[Files] = field(default_factory=set)
+    places: dict[str, list[Files]] = field(default_factory=dict)
+    texts: int = 0
+
+
+class KnownTexts:
+    """The texts of small files, of the columns that were asked about last, as many as fit."""
+
+    def __init__(self, most: int = TEXTS_HELD_MAX) -> None:
+        self._most = most
+        self._columns: OrderedDict[tuple[str, int], _Known] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def suspects(
+        self, handle: LanceDataset, column: str, keys: Sequence[Column], fragments: Sequence[LanceFragment]
+    ) -> list[LanceFragment]:
+        """Return the fragments that may have one of the keys: of the small ones, only those that have or had it."""
+        named = {file_names(each.metadata): each for each in fragments}
+        small = {files: each for files, each in named.items() if each.physical_rows <= SMALL_FILE_ROWS_MAX}
+        if len(small) < SMALL_FILES_MIN:
+            return list(fragments)
+        known = self._of(handle, column)
+        unknown = {files: each for files, each in small.items() if files not in known.files}
+        # A scan leaves out what is deleted here and may not be elsewhere: such a file is looked into each time.
+        whole = {files: each for files, each in unknown.items() if each.num_deletions == 0}
+        self._read(handle, column, known, whole)
+        with self._lock:
+            hits = {files for each in keys for text in each.to_pylist() for files in known.places.get(text, ())}
+            return [each for files, each in named.items() if files not in known.files or files in hits]
+
+    def _of(self, handle: LanceDataset, column: str) -> _Known:
+        # By its number, because another column may have its name in a later version.
+        number = next(int(each.id()) for each in handle.lance_schema.fields() if each.name() == column)
+        with self._lock:
+            known = self._columns.setdefault((handle.uri, number), _Known())
+            self._columns.move_to_end((handle.uri, number))
+            return known
+
+    def _read(self, handle: LanceDataset, column: str, known: _Known, unknown: dict[Files, LanceFragment]) -> None:
+        every = list(unknown.items())
+        for start in range(0, len(every), FILES_READ_AT_ONCE):
+            some = dict(every[start : start + FILES_READ_AT_ONCE])
+            if known.texts + sum(int(each.physical_rows) for each in some.values()) > self._most:
+                return  # what is not known is searched
+            by_number = {int(each.fragment_id): files for files, each in some.items()}
+            found = handle.scanner([column], fragments=list(some.values()), with_row_address=True).to_table()
+            at = compute.shift_right(found.column(ROW_ADDRESS), pa.scalar(FRAGMENT_BITS, pa.uint64()))
+            with self._lock:
+                for number, text in zip(at.to_pylist(), found.column(column).to_pylist(), strict=True):
+                    if text is not None:
+                        known.places.setdefault(text, []).append(by_number[number])
+                known.files.update(some)
+                known.texts += found.num_rows
+                self._make_room(known)
+
+    def _make_room(self, newest: _Known) -> None:
+        while sum(each.texts for each in self._columns.values()) > self._most:
+            key = next(iter(self._columns))
+            if self._columns[key] is newest:
+                return
+            del self._columns[key]
+
+
+KNOWN_TEXTS = KnownTexts()
+
+
+def rows_where(handle: LanceDataset, column: str, keys: Column, columns: Sequence[str]) -> pa.Table:
+    """Return columns and addresses of the rows whose text in a column is among the keys: looked up, or scanned for."""
+    schema = pa.schema([handle.schema.field(name) for name in columns])
+    parts = [schema.append(pa.field(ROW_ADDRESS, pa.uint64())).empty_table()]
+    if len(keys) == 0 or int(handle.count_rows()) == 0:
+        return parts[0]
+    indexed, others = _places_to_look(handle, column, [keys])
+    if indexed != []:
+
+        def look(few: Any) -> pa.Table:
+            return handle.scanner(list(columns), few, fragments=indexed, with_row_address=True).to_table()
+
+        parts += each_share(column, keys, look)
+    if others != []:
+        wanted = list(dict.fromkeys([column, *columns]))
+        stream = handle.scanner(wanted, fragments=others, with_row_address=True, batch_size=ID_SCAN_ROWS).to_reader()
+        admitted = pa.Table.from_batches(sifted(stream, Sieve([keys]), column), stream.schema)
+        found = admitted.filter(compute.is_in(admitted.column(column), value_set=keys))
+        parts.append(found.select([*columns, ROW_ADDRESS]))
+    return pa.concat_tables(parts[1:] or parts)
+
+
+def count_where(handle: LanceDataset, column: str, keys: Sequence[Column]) -> int:
+    """Return how many rows have a text in a column that is among the keys, which are dealt out; no row is held."""
+    if sum(map(len, keys)) == 0 or int(handle.count_rows()) == 0:
+        return 0
+    indexed, others = _places_to_look(handle, column, keys)
+    count = 0
+    if indexed != []:
+
+        def look(few: Any) -> int:
+            if indexed is None:
+                return int(handle.count_rows(few))
+            return int(handle.scanner([], few, fragments=indexed, with_row_address=True).count_rows())
+
+        count += sum(sum(each_share(column, heap, look)) for heap in keys)
+    if others != []:
+        stream = handle.scanner([column], fragments=others, batch_size=ID_SCAN_ROWS).to_reader()
+        admitted = (batch.column(column) for batch in sifted(stream, Sieve(keys), column))
+        count += sum(
+            int(compute.sum(compute.is_in(some, value_set=held), min_count=0).as_py())
+            for heap in _heaps(admitted)
+            for some, held in zip(dealt(heap, len(keys)), keys, strict=True)
+        )
+    return count
+
+
+def _places_to_look(
+    handle: LanceDataset, column: str, keys: Sequence[Column]
+) -> tuple[list[LanceFragment] | None, list[LanceFragment] | None]:
+    """Return the fragments to search by an index, and those to scan; None means all of them."""
+    is_few = few_enough(handle, sum(map(len, keys)))
+    indexed = indexed_fragments(handle, column) if is_few else frozenset[int]()
+    every = [int(number) for number in handle.fragment_ids()]
+    rest = [number for number in every if number not in indexed]
+    if not rest:
+        return None, []
+    if not indexed and len(rest) < SMALL_FILES_MIN:
+        return [], None
+    suspects = KNOWN_TEXTS.suspects(handle, column, keys, _fragments(handle, rest))
+    return _fragments(handle, [number for number in every if number in indexed]), suspects
+
+
+def _fragments(handle: LanceDataset, numbers: Iterable[int]) -> list[LanceFragment]:
+    return [each for each in map(handle.get_fragment, numbers) if each is not None]
+
+
+def _heaps(columns: Iterable[Column]) -> Iterator[Column]:
+    """Put columns together: what is done with each heap takes as long as what is done with many rows."""
+    heap: list[Column] = []
+    for column in columns:
+        heap.append(column)
+        if sum(map(len, heap)) >= HEAP_ROWS:
+            yield pa.chunked_array(heap)
+            heap = []
+    if heap:
+        yield pa.chunked_array(heap)
