@@ -22,6 +22,8 @@ from omnigraph.storage.relations import Relation
 
 ROW: Final = "#row"
 """A column no type can have: the number of a row among those that were given for its table."""
+LOOKED_FOR_MAX: Final = 8_192
+"""How many numbers or times are looked for in a table; of more, all rows are compared."""
 NO_IDS: Final = pa.table({"id": pa.array([], pa.string())})
 
 
@@ -163,11 +165,11 @@ class Delta:
             for batch in self.change.rows(columns):
                 yield renamed(batch, named, schema)
 
-    def new_texts(self, column: str) -> Column:
-        """Return one text column of the rows that are added."""
-        if self.change is None or not self.change.adds:
-            return pa.chunked_array([], pa.string())
-        return pa.chunked_array([batch.column(column) for batch in self.change.rows([column])], pa.string())
+    def new_column(self, column: str) -> Column:
+        """Return one column of the rows that are added."""
+        kind = arrow_schema(self.kind).field(column).type
+        batches = self.change.rows([column]) if self.change is not None and self.change.adds else ()
+        return pa.chunked_array([batch.column(column) for batch in batches], kind)
 
     @cached_property
     def _gone_ids(self) -> Column:
@@ -245,8 +247,8 @@ class Delta:
             return None
         schema, wanted = self.value_schema(columns), ["id", *columns]
         version, uri, staging = self._version, self._uri, self.session.staging
-        if pa.types.is_string(arrow_schema(self.kind).field(columns[0]).type):
-            keys = in_one_piece(compute.drop_null(compute.unique(self.new_texts(columns[0]))))
+        if self._is_looked_for(columns[0]):
+            keys = in_one_piece(compute.drop_null(compute.unique(self.new_column(columns[0]))))
             found = staging.rows_where(uri, version, columns[0], keys, wanted)
             return pa.Table.from_batches([valued(b, columns, schema) for b in found.to_batches()], schema)
 
@@ -255,6 +257,12 @@ class Delta:
             return pa.RecordBatchReader.from_batches(schema, batches)
 
         return read
+
+    def _is_looked_for(self, column: str) -> bool:
+        """Tell whether rows are found by what is in a column: by texts any number, by a few numbers and times."""
+        kind = arrow_schema(self.kind).field(column).type
+        plain = pa.types.is_signed_integer(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind)
+        return pa.types.is_string(kind) or (plain and self.size <= LOOKED_FOR_MAX)
 
     def value_schema(self, columns: Sequence[str]) -> pa.Schema:
         """Return the types of id and value: a struct, if the value is of several columns."""

@@ -166,7 +166,7 @@ class Integrity:
         # Ids are unique: if as many are there as are referred to, these are those, and there is nothing to ask.
         elif edges.adds and (nodes.loses or not self._all_ends_there(rule.node)):
             new = edges.new({"id": "id", "ref": rule.column})
-            relations = {"new": new, "nodes": nodes.base_ids(compute.unique(edges.new_texts(rule.column)))}
+            relations = {"new": new, "nodes": nodes.base_ids(compute.unique(edges.new_column(rule.column)))}
             relations |= {"gone_nodes": nodes.gone, "new_nodes": nodes.new({"id": "id"})}
             yield Question(rule, rules.MISSING_ENDPOINTS, relations, back)
         if nodes.loses and not edges.is_overwritten:
@@ -200,7 +200,7 @@ class Integrity:
             nodes = self._deltas[node.table_id]
             ends = self._ends(node)
             if nodes.adds:
-                added = dealt(nodes.new_texts("id"), len(ends))
+                added = dealt(nodes.new_column("id"), len(ends))
                 ends = [
                     asked.filter(compute.invert(compute.is_in(asked, value_set=new)))
                     for asked, new in zip(ends, added, strict=True)
@@ -213,16 +213,16 @@ class Integrity:
         ends: list[Column] = []
         for rule in rules.compile_rules(self._catalog):
             if isinstance(rule, EndpointRule) and rule.node.table_id == node.table_id:
-                ends += self._deltas[rule.kind.table_id].new_texts(rule.column).chunks
+                ends += self._deltas[rule.kind.table_id].new_column(rule.column).chunks
         of = max(1, -(-sum(map(len, ends)) // ENDS_TOGETHER_MAX))
         hands = [dealt(part, of) for part in ends]
         return [compute.unique(pa.chunked_array([hand[n] for hand in hands], pa.string())) for n in range(of)]
 
     def _cardinality(self, rule: CardinalityRule) -> Question:
         edges, nodes = self._deltas[rule.kind.table_id], self._deltas[rule.node.table_id]
-        parts = [edges.new_texts("src"), edges.base_texts_of_gone("src")]
+        parts = [edges.new_column("src"), edges.base_texts_of_gone("src")]
         if rule.least > 0:
-            parts.append(nodes.new_texts("id"))
+            parts.append(nodes.new_column("id"))
             if edges.is_overwritten:
                 parts.append(nodes.every_id)
         touched = compute.unique(pa.chunked_array([in_one_piece(part) for part in parts], pa.string()))

@@ -1,4 +1,4 @@
-"""Finding the rows of a table that have one of some texts in a column: looked up by an index, or scanned for.
+"""Finding the rows of a table that have one of some values in a column: looked up by an index, or scanned for.
 
 Many small commits make many small files, and to open one costs as much as to read ten thousand texts. So the texts of
 small files are kept once they were read: data files never change. Rows that were deleted since are still among them,
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from lance import LanceDataset
 from lance.fragment import LanceFragment
 
@@ -37,7 +38,7 @@ class _Known:
     """What is known of one column of one table: which files were read, and in which of them a text is."""
 
     files: set[Files] = field(default_factory=set)
-    places: dict[str, list[Files]] = field(default_factory=dict)
+    places: dict[Any, list[Files]] = field(default_factory=dict)
     texts: int = 0
 
 
@@ -103,7 +104,10 @@ KNOWN_TEXTS = KnownTexts()
 
 
 def rows_where(handle: LanceDataset, column: str, keys: Column, columns: Sequence[str]) -> pa.Table:
-    """Return columns and addresses of the rows whose text in a column is among the keys: looked up, or scanned for."""
+    """Return columns and addresses of the rows whose value in a column is among the keys: looked up, or scanned for.
+
+    Of texts there may be any number of keys; of numbers, dates and times, a few thousand.
+    """
     schema = pa.schema([handle.schema.field(name) for name in columns])
     parts = [schema.append(pa.field(ROW_ADDRESS, pa.uint64())).empty_table()]
     if len(keys) == 0 or int(handle.count_rows()) == 0:
@@ -116,12 +120,26 @@ def rows_where(handle: LanceDataset, column: str, keys: Column, columns: Sequenc
 
         parts += each_share(column, keys, look)
     if others != []:
-        wanted = list(dict.fromkeys([column, *columns]))
-        stream = handle.scanner(wanted, fragments=others, with_row_address=True, batch_size=ID_SCAN_ROWS).to_reader()
-        admitted = pa.Table.from_batches(sifted(stream, Sieve([keys]), column), stream.schema)
-        found = admitted.filter(compute.is_in(admitted.column(column), value_set=keys))
-        parts.append(found.select([*columns, ROW_ADDRESS]))
+        scan = _scanned_texts if pa.types.is_string(keys.type) else _scanned_values
+        parts.append(scan(handle, column, keys, columns, others))
     return pa.concat_tables(parts[1:] or parts)
+
+
+def _scanned_texts(
+    handle: LanceDataset, column: str, keys: Column, columns: Sequence[str], fragments: list[LanceFragment] | None
+) -> pa.Table:
+    wanted = list(dict.fromkeys([column, *columns]))
+    stream = handle.scanner(wanted, fragments=fragments, with_row_address=True, batch_size=ID_SCAN_ROWS).to_reader()
+    admitted = pa.Table.from_batches(sifted(stream, Sieve([keys]), column), stream.schema)
+    found = admitted.filter(compute.is_in(admitted.column(column), value_set=keys))
+    return found.select([*columns, ROW_ADDRESS])
+
+
+def _scanned_values(
+    handle: LanceDataset, column: str, keys: Column, columns: Sequence[str], fragments: list[LanceFragment] | None
+) -> pa.Table:
+    few = pc.field(column).isin(keys)
+    return handle.scanner(list(columns), few, fragments=fragments, with_row_address=True).to_table()
 
 
 def count_where(handle: LanceDataset, column: str, keys: Sequence[Column]) -> int:
