@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
+from omnigraph import logs
 from omnigraph.cli.output import Exit, exit_code
 from omnigraph.errors import InvalidOptionError, OmnigraphError
 from pyspark_omnigraph.graph import SparkGraph, SparkTransaction
@@ -227,6 +228,7 @@ def _run(
     chosen = parser.parse_args(arguments)
     spark = SparkSession.builder.appName(f"omnigraph {act.__name__.strip('_')}").getOrCreate()
     try:
+        logs.from_environment()
         actor, read_only = getattr(chosen, "actor", None), getattr(chosen, "read_only", False)
         graph = SparkGraph.for_path(spark, chosen.root, read_only=read_only, actor=actor)
         answer = act(graph, chosen)

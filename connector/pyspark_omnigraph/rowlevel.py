@@ -6,15 +6,16 @@ was read, so the change is published only if its table is still what it was then
 """
 
 import json
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from omnigraph import logs
 from omnigraph.engine.parts import Begun, Verb, WorkOrder
 from omnigraph.errors import CorruptGraphError, InvalidDataError
+from omnigraph.observing import logger
 from omnigraph.rules.values import compute
 from omnigraph.storage.spool import Spool
 from pyspark_omnigraph.catalog import Asked
@@ -27,7 +28,7 @@ MARK: Final = "_change"
 MARKS: Final[Mapping[str, Verb]] = {"put": "upsert", "insert": "append", "delete": "delete"}
 SHOWN_MAX: Final = 3
 
-log = logging.getLogger(__name__)
+log = logger("omnigraph.spark.rowlevel")
 
 
 class ChangeWriter(DataSourceArrowWriter):
@@ -72,6 +73,7 @@ class ChangeWriter(DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Publish the whole change as one commit, or raise an error that means nothing was."""
+        logs.from_environment()
         texts = [_parts(text) for text in part_texts(messages)]
         options = self._options
         graph = Asked(_raw(options)).graph(read_only=False)

@@ -7,7 +7,6 @@ Spark makes a writer when a query begins and uses it for every batch, and anothe
 tasks look up by themselves what they work against: the commit of the last batch, which is the same for all of them.
 """
 
-import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -18,13 +17,16 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 import omnigraph as og
+from omnigraph import logs
 from omnigraph.engine.parts import Begun, WorkOrder
 from omnigraph.errors import BranchExistsError, BranchNotFoundError, TransactionStateError
 from omnigraph.ids import CommitId, Incarnation
+from omnigraph.observing import logger, observed
+from omnigraph.storage.roots import GraphRoot
 from pyspark_omnigraph.options import WriteOptions
 from pyspark_omnigraph.writer import PartMessage, check_rows, part_texts, partition_id, staged_part, write_limits
 
-log = logging.getLogger(__name__)
+log = logger("omnigraph.spark.streaming_sink")
 
 QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 """What Spark tells every task of a stream."""
@@ -81,20 +83,26 @@ class OmnigraphStreamWriter(DataSourceStreamArrowWriter):
         texts = part_texts(messages)
         if not parts:
             return
-        said, options = _agreed(parts), self._options
+        logs.from_environment()
+        root = GraphRoot.parse(self._options.path, dict(self._options.storage) or None)
+        with observed("stream_batch", root, self._options.branch, batch=batchId) as seen:
+            seen.learn(self._published(_agreed(parts), texts, batchId))
+
+    def _published(self, said: StreamPart, texts: Sequence[str], batch: int) -> og.Receipt:
+        options = self._options
         graph = og.open(options.path, storage_options=dict(options.storage) or None, actor=options.actor)
         with graph.transaction(
             options.branch,
-            message=options.message or f"batch {batchId} of stream {said.query}",
+            message=options.message or f"batch {batch} of stream {said.query}",
             user_metadata=options.user_metadata,
-            txn=(APPLICATION + said.query, batchId),
+            txn=(APPLICATION + said.query, batch),
             constraints=options.constraints,
             begun=Begun(base=CommitId(said.base), incarnation=Incarnation(said.incarnation)),
         ) as tx:
             if said.is_rerun and not tx.is_rerun:
                 raise TransactionStateError("nothing was applied: what had landed before is gone; begin a new query")
             tx.staged(options.type, options.operation, texts)
-        log.info("published", extra={"commit": tx.receipt.commit, "batch": batchId, "rerun": tx.receipt.rerun})
+        return tx.receipt
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  (the same)
         """Leave everything as it is: Spark calls this also after a commit that may have been published."""

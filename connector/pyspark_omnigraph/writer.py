@@ -1,6 +1,5 @@
 """Writing a type from DataFrames: tasks stage, one message per partition says what, and the driver publishes once."""
 
-import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -10,17 +9,19 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 import omnigraph as og
+from omnigraph import logs
 from omnigraph.engine.parts import Begun, WorkOrder, gather
 from omnigraph.engine.shared import Saving
 from omnigraph.errors import BranchExistsError, BranchNotFoundError, RefNotFoundError, TransactionStateError
 from omnigraph.ids import CommitId, is_ulid
 from omnigraph.model.schema import TableType
+from omnigraph.observing import logger
 from omnigraph.storage.lance_staging import LIMITS, WriteLimits
 from pyspark_omnigraph.options import Operation, WriteOptions
 from pyspark_omnigraph.types import check_delete_schema, check_write_schema, from_spark
 from pyspark_omnigraph.workers import settle
 
-log = logging.getLogger(__name__)
+log = logger("omnigraph.spark.writer")
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class OmnigraphWriter(DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Publish what all partitions staged as one commit, or raise an error that means nothing was."""
+        logs.from_environment()
         texts = part_texts(messages)
         options = self._options
         graph = _opened(options)
@@ -105,6 +107,7 @@ class SavingWriter(OmnigraphWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Save what all partitions staged, or raise an error that means it is not in the transaction."""
+        logs.from_environment()
         texts, options = part_texts(messages), self._options
         if self._is_rerun:
             return

@@ -18,6 +18,7 @@ from importlib.metadata import version as _distribution_version
 from os import PathLike
 from typing import TYPE_CHECKING
 
+from omnigraph import logs
 from omnigraph.errors import OmnigraphError
 from omnigraph.ids import Sources
 from omnigraph.model.cleanups import CleanupReport
@@ -71,6 +72,7 @@ __all__ = [
     "VerifyReport",
     "__version__",
     "init",
+    "logs",
     "open",
 ]
 

@@ -38,6 +38,7 @@ BREACHES = [
     Breach("One door to Lance", "engine/snapshot.py", "import lance"),
     Breach("One door to Lance", "storage/manifest.py", "from lance import LanceDataset"),
     Breach("One door to the object store", "engine/publisher.py", "import obstore"),
+    Breach("One door to OpenTelemetry", "engine/session.py", "from opentelemetry import trace"),
     Breach("The coordinator knows nothing of Spark", "cli/output.py", "import pyspark"),
     Breach("The coordinator knows nothing of Spark", "testing/commits.py", "def f():\n    import py4j"),
     Breach("The connector goes through the coordinator", "../../connector/pyspark_omnigraph/types.py", "import lance"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import omnigraph
+from omnigraph import logs
 from omnigraph.cli import output
 from omnigraph.errors import InvalidOptionError
 from omnigraph.model.lineage import Commit
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="omnigraph",
-    help="A branchable, versioned property-graph lakehouse.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -48,6 +48,21 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that can not show a name still shows the rest
     app()
+
+
+@app.callback()
+def logging(
+    log_json: Annotated[bool, typer.Option("--log-json", help="Log to standard error, a line of JSON each.")] = False,
+    log_level: Annotated[
+        str | None, typer.Option("--log-level", help="debug, info, warning or error; logs to standard error.")
+    ] = None,
+) -> None:
+    """Keep a branchable, versioned property graph, in a folder or on S3."""
+    with output.reporting(as_json=False):
+        if log_json or log_level is not None:
+            (logs.to_json if log_json else logs.to_text)(level=log_level or "info")
+        else:
+            logs.from_environment()
 
 
 def storage_options(pairs: list[str] | None) -> dict[str, str] | None:

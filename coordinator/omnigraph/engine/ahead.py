@@ -5,6 +5,8 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import Final, TypeVar, cast
 
+from omnigraph.observing import thread
+
 T = TypeVar("T")
 
 PARTS_AHEAD: Final = 2
@@ -30,7 +32,7 @@ def ahead(parts: Iterable[T]) -> Iterator[T]:
             problem.append(raised)
         ready.put(_END)
 
-    maker = threading.Thread(target=make, name="omnigraph-ahead", daemon=True)
+    maker = thread(make, "omnigraph-ahead")
     maker.start()
     try:
         while (part := ready.get()) is not _END:

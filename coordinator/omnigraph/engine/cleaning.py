@@ -6,7 +6,6 @@ looks. Promises are read before the manifest, so whatever is not promised any mo
 killed has removed nothing that anyone could reach, and the next one goes on.
 """
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -22,6 +21,7 @@ from omnigraph.errors import StorageError
 from omnigraph.failpoints import MaintenancePoint, reach
 from omnigraph.ids import CommitId
 from omnigraph.model.cleanups import CleanupReport, Trouble
+from omnigraph.observing import logger
 from omnigraph.rules.retention import Policy, Retention
 from omnigraph.storage import layout
 from omnigraph.storage.lance_files import TableFiles
@@ -30,7 +30,7 @@ from omnigraph.storage.manifest import READER_GRACE, Reading
 GRACE_DEFAULT: Final = timedelta(days=1)
 NEW = "a commit that came meanwhile"
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 class Cleaning:

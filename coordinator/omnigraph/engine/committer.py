@@ -4,7 +4,6 @@ The same code finishes a writer's own work and, during recovery, another's. The 
 before anything else, so doing it twice is doing it once.
 """
 
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -29,6 +28,7 @@ from omnigraph.errors import (
 from omnigraph.failpoints import Failpoint, reach
 from omnigraph.model.lineage import Commit, CommitRow
 from omnigraph.model.sidecar import Sidecar
+from omnigraph.observing import logger, phase, retried
 from omnigraph.rules.refs import Stamp, branch_held
 from omnigraph.storage.manifest import Reading
 from omnigraph.storage.turns import leave_notes, turn
@@ -39,7 +39,7 @@ PAUSE_DOUBLINGS_MAX = 5
 SLEPT_LONG = timedelta(hours=1)
 SAMPLE_MAX = 5
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 @dataclass(slots=True)
@@ -140,6 +140,7 @@ class Committer:
                 with self._timed(progress, "publish"):
                     together = self._session.publisher.publish(change)
             except VersionConflictError:
+                retried("seal")
                 # Sealing again decides whether what moved can be lived with. Waiting first, longer each time and by
                 # chance, leaves the others room: writers that all try at once spend their time on losing.
                 spent = self._session.sources.monotonic() - begun
@@ -192,7 +193,7 @@ class Committer:
             self._session.sidecars.forget(sidecar.operation)
             reach(Failpoint.AFTER_FORGET)
         except Exception:
-            log.warning("a sidecar was left behind", extra={"operation": sidecar.operation}, exc_info=True)
+            log.warning("a sidecar was left behind", extra={"sidecar": sidecar.operation}, exc_info=True)
 
     def _stands(self, sidecar: Sidecar) -> bool:
         """Tell whether our own promise is still there; asked only after a sleep in which it could have been settled."""
@@ -224,13 +225,14 @@ class Committer:
         raise refused
 
     @contextmanager
-    def _timed(self, progress: Progress, phase: str) -> Iterator[None]:
+    def _timed(self, progress: Progress, name: str) -> Iterator[None]:
         begun = self._session.sources.monotonic()
         try:
-            yield
+            with phase(name):
+                yield
         finally:
             spent = (self._session.sources.monotonic() - begun) * 1e3
-            progress.milliseconds[phase] = progress.milliseconds.get(phase, 0.0) + spent
+            progress.milliseconds[name] = progress.milliseconds.get(name, 0.0) + spent
 
 
 def _told(sidecar: Sidecar, note: str) -> Commit | None:

@@ -24,6 +24,7 @@ from omnigraph.model.schema_plan import SchemaPlan, SchemaResult, Step
 from omnigraph.model.schema_promise import SchemaPromise
 from omnigraph.model.sidecar import ReadPin, Sidecar, TablePromise
 from omnigraph.model.tables import Pin
+from omnigraph.observing import retried
 from omnigraph.rules.refs import refuse_other_schema
 from omnigraph.rules.schema_plan import Planned, plan_schema
 
@@ -72,6 +73,7 @@ class Evolution:
             try:
                 commit = self._publish(request, planned, held, head, began)
             except (VersionConflictError, BranchConflictError):
+                retried("schema")
                 self._session.sources.sleep(PAUSE_SECONDS_MAX * self._session.sources.random())
                 continue  # a branch that is gone is found out by looking at it again
             return replace(result, commit=commit.id, version=commit.version)

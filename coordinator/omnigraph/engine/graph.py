@@ -37,6 +37,7 @@ from omnigraph.model.manifest import SchemaRow
 from omnigraph.model.optimizing import OptimizeReport
 from omnigraph.model.targets import AtBranch, AtCommit
 from omnigraph.model.verifying import VerifyReport
+from omnigraph.observing import Seen
 from omnigraph.report.notebook import Log, graph_card
 from omnigraph.report.showing import Report
 from omnigraph.rules.commit_history import history_row
@@ -170,23 +171,26 @@ class Graph:
         ``ticket`` is that of a transaction that was begun elsewhere, to publish what was staged for it.
         ``begun`` is for a write that another process began, whose tasks staged rows by orders of that commit.
         """
-        self._session.writable()
-        if ticket is not None:
-            said = (message, actor, user_metadata, txn, begun)
-            if constraints != "fail" or any(each is not None for each in said):
-                raise InvalidOptionError("a transaction that has a ticket is what it was begun as; give nothing else")
+        with Seen("commit", self._session.root, self._bound(branch)).beginning():  # which ends with the transaction
+            self._session.writable()
+            if ticket is not None:
+                said = (message, actor, user_metadata, txn, begun)
+                if constraints != "fail" or any(each is not None for each in said):
+                    raise InvalidOptionError(
+                        "a transaction that has a ticket is what it was begun as; give nothing else"
+                    )
+                self._recovery.heal()
+                return continued(self._session, self._history, ticket, branch)
+            intent = Intent(
+                branch=self._bound(branch),
+                message=check_message(message),
+                actor=check_actor(actor),
+                user_metadata=check_message(user_metadata, "user metadata"),
+                txn=check_txn(txn),
+                constraints=check_constraints(constraints),
+            )
             self._recovery.heal()
-            return continued(self._session, self._history, ticket, branch)
-        intent = Intent(
-            branch=self._bound(branch),
-            message=check_message(message),
-            actor=check_actor(actor),
-            user_metadata=check_message(user_metadata, "user metadata"),
-            txn=check_txn(txn),
-            constraints=check_constraints(constraints),
-        )
-        self._recovery.heal()
-        return Transaction(self._session, self._history, intent, begun)
+            return Transaction(self._session, self._history, intent, begun)
 
     def saving(self, ticket: str, branch: str | None = None) -> Saving:
         """Stage rows for a transaction that was begun elsewhere and is published elsewhere."""
@@ -225,7 +229,6 @@ class Graph:
 
         With ``from_json``, days, moments and bytes among the parameters are texts, as JSON has them.
         """
-        self._session.writable()
         request = mutating.MutateRequest(
             text=text,
             params=params,
@@ -238,7 +241,9 @@ class Graph:
             constraints=constraints,
             from_json=from_json,
         )
-        return mutating.mutate(self, self._session, request)
+        with self._session.observed("mutate", request.branch) as seen:
+            self._session.writable()
+            return seen.learn(mutating.mutate(self, self._session, request))
 
     def load(  # noqa: PLR0913  (what a load can be told is what its options are)
         self,
@@ -261,7 +266,6 @@ class Graph:
         ``append`` inserts, ``merge`` inserts or replaces whole rows, ``overwrite`` replaces the tables that occur.
         ``storage_options`` are for a source in an object store; the graph's own are used unless they are given.
         """
-        self._session.writable()
         request = loading.LoadRequest(
             source=source,
             mode=mode,
@@ -276,7 +280,9 @@ class Graph:
             storage_options=storage_options,
             progress=progress,
         )
-        return loading.load(self, self._session, self._history, request)
+        with self._session.observed("load", request.branch) as seen:
+            self._session.writable()
+            return seen.learn(loading.load(self, self._session, self._history, request))
 
     def export(  # noqa: PLR0913  (the ways to name a commit, and the options)
         self,
@@ -293,11 +299,13 @@ class Graph:
         progress: exporting.Progress | None = None,
     ) -> exporting.ExportResult:
         """Write the graph of one commit into a JSONL file or a folder of Parquet files that ``load`` takes back."""
-        found = self.snapshot(branch, tag=tag, commit=commit, version=version, timestamp=timestamp)
         request = exporting.ExportRequest(
             target=target, types=types, format=format, overwrite=overwrite, progress=progress
         )
-        return exporting.export(found, request)
+        with self._session.observed("export", self._bound(branch)) as seen:
+            found = self.snapshot(branch, tag=tag, commit=commit, version=version, timestamp=timestamp)
+            seen.branch, seen.commit = found.commit.branch, found.commit.id
+            return exporting.export(found, request)
 
     def ensure_indices(
         self, branch: str | None = None, *, types: Sequence[str] | None = None, actor: str | None = None
@@ -307,8 +315,10 @@ class Graph:
         Rows that are written later are not in them until this is run again; they are found all the same. An index
         that the schema no longer asks for is dropped.
         """
-        self._session.writable()
-        return Indexing(self._session, self._history, check_actor(actor)).ensure(self._bound(branch), types)
+        with self._session.observed("ensure_indices", self._bound(branch)) as seen:
+            self._session.writable()
+            work = Indexing(self._session, self._history, check_actor(actor))
+            return seen.learn(work.ensure(self._bound(branch), types))
 
     def optimize(
         self,
@@ -324,18 +334,22 @@ class Graph:
         With ``cluster``, edges are written anew in the order of their ``src``, unless they lie in it. Afterwards plain
         Lance readers of the folders of `main`'s tables see what `main` is.
         """
-        self._session.writable()
-        self._recovery.heal()
-        work = Optimizing(self._session, self._history, check_actor(actor))
-        rows = check_fragment_rows(rows_per_fragment)
-        return work.optimize(self._bound(branch), types, rows, is_clustered=cluster)
+        with self._session.observed("optimize", self._bound(branch)) as seen:
+            self._session.writable()
+            self._recovery.heal()
+            work = Optimizing(self._session, self._history, check_actor(actor))
+            rows = check_fragment_rows(rows_per_fragment)
+            return seen.learn(work.optimize(self._bound(branch), types, rows, is_clustered=cluster))
 
     def verify(self, *, deep: bool = False) -> VerifyReport:
         """Look whether every version that a commit pins is there and whole; deep, read rows of branches and tags too.
 
         Nothing is changed.
         """
-        return Verifying(self._session, self._history).verify(deep=deep)
+        with self._session.observed("verify") as seen:
+            report = seen.learn(Verifying(self._session, self._history).verify(deep=deep))
+            seen.more |= {"commits": report.commits, "versions": report.versions, "files": report.files}
+            return report
 
     def cleanup(
         self,
@@ -350,10 +364,14 @@ class Graph:
         Then files go that nothing refers to and that are older than ``grace``; ``dry_run`` only says what would.
         Whatever a branch, a tag, a promise or a write being staged can reach stays.
         """
-        if not dry_run:
-            self._session.writable()
-        policy = Policy.of(keep, older_than)
-        return Cleaning(self._session, self._history).clean(policy, duration(grace, "grace"), dry_run=dry_run)
+        with self._session.observed("cleanup") as seen:
+            if not dry_run:
+                self._session.writable()
+            policy = Policy.of(keep, older_than)
+            work = Cleaning(self._session, self._history)
+            report = seen.learn(work.clean(policy, duration(grace, "grace"), dry_run=dry_run))
+            seen.more |= {"expired": len(report.expired), "files": report.files, "bytes": report.bytes}
+            return report
 
     def heal(self) -> list[Recovered]:
         """Finish or give up what dead writers promised; every write and every read-write open begins with this."""
@@ -394,8 +412,13 @@ class Graph:
 
     def restore(self, branch: str, to: "str | Commit", *, message: str | None = None) -> Commit:
         """Make a branch look as it did at a commit, tag or branch, as a new commit."""
+        with self._session.observed("restore", branch) as seen:
+            commit = self._restored(branch, to, check_message(message))
+            seen.landed(commit.id, commit.version)
+            return commit
+
+    def _restored(self, branch: str, to: "str | Commit", message: str | None) -> Commit:
         self._session.writable()
-        check_message(message)
         bound = branch_named(self._session.publisher.read().state, branch)
         wanted = self._history.named(to.id if isinstance(to, Commit) else to)
         draft = Draft(

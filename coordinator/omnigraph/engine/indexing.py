@@ -21,6 +21,7 @@ from omnigraph.model.indexes import EXTENDED_KINDS, IndexCoverage, IndexReport, 
 from omnigraph.model.lineage import Branch, Commit
 from omnigraph.model.schema import TableType
 from omnigraph.model.tables import Pin
+from omnigraph.observing import retried
 from omnigraph.rules.indexes import SEGMENTS_MAX, grouped, labels, wanted_indexes
 from omnigraph.storage.lance_index_building import Build, Segment, Untrained
 from omnigraph.storage.lance_indexing import Coverage, Survey
@@ -141,6 +142,7 @@ class Indexing:
                 try:
                     return self._ensure(held, head, born, commit_id, announcement)
                 except VersionConflictError:
+                    retried(OPERATION)
                     continue  # a table was written to meanwhile; what was built is kept, and what came is added to it
         finally:
             announcement.end()

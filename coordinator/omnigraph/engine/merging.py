@@ -45,6 +45,7 @@ from omnigraph.model.merge_promise import Adoption, MergePromise
 from omnigraph.model.merges import Conflict, MergeResult, Outcome
 from omnigraph.model.schema_promise import SchemaPromise
 from omnigraph.model.sidecar import ReadPin, Sidecar, TablePromise
+from omnigraph.observing import retried
 from omnigraph.rules.merging import policies
 from omnigraph.rules.refs import branch_held
 from omnigraph.storage.manifest import Reading
@@ -131,6 +132,7 @@ class Merger:
                 try:
                     commit = self._publish(request, worked, began)
                 except (VersionConflictError, BranchConflictError):  # a branch that is gone is met again at once
+                    retried("merge")
                     self._session.sources.sleep(PAUSE_SECONDS_MAX * self._session.sources.random())
                     continue
                 return replace(result, commit=commit.id, version=commit.version)

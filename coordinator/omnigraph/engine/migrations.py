@@ -4,12 +4,12 @@ Every step must be safe to repeat, because whoever does it may die before the st
 because two processes may do it at once.
 """
 
-import logging
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from omnigraph.errors import ContentionError, UnsupportedFormatError
 from omnigraph.model.manifest import FORMAT_VERSION
+from omnigraph.observing import logger
 from omnigraph.storage.manifest import Manifest, refuse_newer
 
 ATTEMPTS_MAX = 100
@@ -19,7 +19,7 @@ Step = Callable[[Manifest], None]
 STEPS: Mapping[int, Step] = MappingProxyType({})
 """From a format to the one after it; format 1 is the first, so there is none yet."""
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 def migrate(manifest: Manifest, steps: Mapping[int, Step] = STEPS, target: int = FORMAT_VERSION) -> list[int]:

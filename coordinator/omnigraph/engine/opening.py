@@ -14,6 +14,7 @@ from omnigraph.ids import CommitId, Incarnation, Sources
 from omnigraph.model.catalog import Catalog
 from omnigraph.model.lineage import FIRST_VERSION, MAIN, Commit
 from omnigraph.model.manifest import SchemaRow, TableRow
+from omnigraph.observing import observed
 from omnigraph.rules.refs import Stamp, genesis
 from omnigraph.rules.schema_compile import FreshIds, compile_schema
 from omnigraph.rules.who import check_actor
@@ -41,10 +42,19 @@ def create_graph(
     sources: Sources,
 ) -> Graph:
     """Create a graph in one atomic commit; of several that try at once, one wins."""
-    source = schema_text(schema)
-    stamp = Stamp(actor=check_actor(actor), at=sources.now())
-    catalog = compile_schema(source, FreshIds(sources.mint))
     place = GraphRoot.parse(root, storage_options)
+    with observed("init", place, MAIN) as seen:
+        graph, first = _created(place, schema, check_actor(actor), sources)
+        seen.landed(first.id, first.version)
+        return graph
+
+
+def _created(
+    place: GraphRoot, schema: "str | PathLike[str]", actor: str | None, sources: Sources
+) -> tuple[Graph, Commit]:
+    source = schema_text(schema)
+    stamp = Stamp(actor=actor, at=sources.now())
+    catalog = compile_schema(source, FreshIds(sources.mint))
     objects = open_objects(place)
     manifest = Manifest(SwappedRows(place.uri(MANIFEST), place.options), objects, Shelf(str(place)))
     if manifest.exists():
@@ -56,7 +66,7 @@ def create_graph(
         reading = manifest.create(genesis(first), accepted, _table_rows(catalog, stamp))
     except (SwapLostError, SwapUncertainError, StorageError) as unsure:
         reading = _whose_genesis(manifest, first, place, unsure)
-    return _graph(place, manifest, sources, stamp.actor, reading=reading, read_only=False)
+    return _graph(place, manifest, sources, stamp.actor, reading=reading, read_only=False), first
 
 
 def open_graph(

@@ -26,6 +26,7 @@ from omnigraph.model.lineage import MAIN, Branch, Commit
 from omnigraph.model.optimizing import OptimizedTable, OptimizeReport
 from omnigraph.model.schema import EdgeType, TableType
 from omnigraph.model.tables import Pin
+from omnigraph.observing import retried
 from omnigraph.rules.indexes import grouped, wanted_indexes
 from omnigraph.storage.lance_clustering import Cluster
 from omnigraph.storage.lance_compacting import SHOWS, Compacting, Rewrite, Rewritten
@@ -144,6 +145,7 @@ class Optimizing:
             try:
                 landed = self._publish(held, head, pins, works, commit)
             except VersionConflictError:
+                retried(OPERATION)
                 continue
             reach(MaintenancePoint.OPTIMIZE_PUBLISHED)
             return landed

@@ -1,6 +1,5 @@
 """Recovery: finish what a dead writer promised, or give it up; either way say so once, then forget it."""
 
-import logging
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, assert_never
@@ -24,6 +23,7 @@ from omnigraph.failpoints import Failpoint, reach
 from omnigraph.ids import CommitId
 from omnigraph.model.lineage import Commit
 from omnigraph.model.sidecar import Sidecar, TablePromise
+from omnigraph.observing import logger, observed, recovered
 from omnigraph.rules.recovery import Decision, Discard, Finished, LeaveAlone, Observation, RollBack, RollForward, decide
 from omnigraph.rules.refs import Stamp, branch_held
 from omnigraph.storage.audit import AuditRow
@@ -51,7 +51,7 @@ OWNED = Observation(
     missing_files=(),
 )
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +103,14 @@ class Recovery:
 
     def sweep(self, grace: timedelta = OWNER_GRACE) -> list[Recovered]:
         """Settle every promise whose owner is dead or has been silent for ``grace``."""
+        with observed("recover", self._session.root) as seen:
+            done = self._sweep(grace)
+            seen.is_idle = not done
+            if done:
+                seen.more["settled"] = len(done)
+        return done
+
+    def _sweep(self, grace: timedelta) -> list[Recovered]:
         done = []
         promised: set[CommitId] = set()
         for pending in self._session.sidecars.pending():
@@ -113,9 +121,9 @@ class Recovery:
             elif sidecar is not None:
                 promised.add(sidecar.commit)
                 reach(Failpoint.RECOVERY_BEGUN)
-                recovered = self._settle(sidecar, pending, grace)
-                if recovered is not None:
-                    done.append(recovered)
+                settled = self._settle(sidecar, pending, grace)
+                if settled is not None:
+                    done.append(settled)
                     promised.discard(sidecar.commit)
         self._settle_abandoned(promised)
         return done
@@ -141,7 +149,10 @@ class Recovery:
     def _settle(self, sidecar: Sidecar, pending: Pending, grace: timedelta) -> Recovered | None:
         seen = self._observe(sidecar, pending, grace)
         decision = decide(seen)
-        log.info("recovery decided", extra={"operation": sidecar.operation, "decision": type(decision).__name__})
+        log.info(
+            "recovery decided",
+            extra={"sidecar": sidecar.operation, "commit": sidecar.commit, "decision": type(decision).__name__},
+        )
         match decision:
             case LeaveAlone():
                 return None
@@ -153,6 +164,7 @@ class Recovery:
         self._session.audit.add(self._audit_row(sidecar, kind))
         reach(Failpoint.RECOVERY_AFTER_AUDIT)
         self._session.sidecars.delete(sidecar.operation)
+        recovered(kind)
         return Recovered(
             operation=sidecar.operation, commit=sidecar.commit, kind=kind, branch=sidecar.branch, reason=reason
         )

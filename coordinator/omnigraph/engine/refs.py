@@ -1,6 +1,5 @@
 """Branches and tags, as a person handles them."""
 
-import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -17,12 +16,13 @@ from omnigraph.errors import BranchExistsError, InvalidOptionError, OmnigraphErr
 from omnigraph.ids import Incarnation
 from omnigraph.model.lineage import MAIN, Branch, ForkPoint, Tag
 from omnigraph.model.merges import MergeResult
+from omnigraph.observing import logger
 from omnigraph.rules import refs
 from omnigraph.rules.names import check_ref_name
 from omnigraph.rules.who import check_actor, check_message
 from omnigraph.storage.relations import Relation
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 class Branches:
@@ -43,6 +43,10 @@ class Branches:
 
     def create(self, name: str, from_: str = MAIN) -> Branch:
         """Create a branch from a branch, tag or commit; one row, however many tables there are."""
+        with self._session.observed("create_branch", name):
+            return self._created(name, from_)
+
+    def _created(self, name: str, from_: str) -> Branch:
         self._session.writable()
         check_ref_name(name)
         if name == MAIN:
@@ -60,19 +64,25 @@ class Branches:
 
     def delete(self, name: str, *, dry_run: bool = False) -> Branch:
         """Delete a branch; its name is free at once, its data goes with the next cleanup."""
-        if not dry_run:
+        if dry_run:
+            return self._doomed(name)
+        with self._session.observed("delete_branch", name):
             self._session.writable()
+            return self._session.publisher.publish(DeleteBranch(branch=self._doomed(name)))
+
+    def _doomed(self, name: str) -> Branch:
+        """Return a branch that may be deleted."""
         state = self._session.publisher.read().state
         refs.delete_branch(state, name)
-        doomed = state.branches[name]
-        return doomed if dry_run else self._session.publisher.publish(DeleteBranch(branch=doomed))
+        return state.branches[name]
 
     def rename(self, old: str, new: str) -> Branch:
         """Give a branch another name; its history stays."""
-        self._session.writable()
-        state = self._session.publisher.read().state
-        refs.rename_branch(state, old, new)
-        return self._session.publisher.publish(RenameBranch(branch=state.branches[old], new=new))
+        with self._session.observed("rename_branch", old, new_name=new):
+            self._session.writable()
+            state = self._session.publisher.read().state
+            refs.rename_branch(state, old, new)
+            return self._session.publisher.publish(RenameBranch(branch=state.branches[old], new=new))
 
     def merge(  # noqa: PLR0913  (what a merge can be told is what its options are)
         self,
@@ -90,8 +100,6 @@ class Branches:
         ``policy`` is what to do with rows that both sides changed: ``fail``, ``ours``, ``theirs`` or ``cell`` (columns
         that only one side changed), for all types or by type. ``dry_run`` only says what would happen.
         """
-        if not dry_run:
-            self._session.writable()
         request = MergeRequest(
             source=source,
             target=into,
@@ -100,6 +108,13 @@ class Branches:
             message=check_message(message),
             actor=check_actor(actor),
         )
+        with self._session.observed("merge", into, source=source) as seen:
+            return seen.learn(self._merged(request, delete_source=delete_source))
+
+    def _merged(self, request: MergeRequest, *, delete_source: bool) -> MergeResult:
+        source, into, dry_run = request.source, request.target, request.dry_run
+        if not dry_run:
+            self._session.writable()
         if source == into:
             raise InvalidOptionError(f"branch {into!r} can not be merged into itself; name another one")
         doomed = self.delete(source, dry_run=True) if delete_source else None
@@ -158,15 +173,19 @@ class Tags:
 
     def create(self, name: str, at: str = MAIN) -> Tag:
         """Name the commit that a branch, tag or commit id stands for now."""
-        self._session.writable()
-        check_ref_name(name, "tag")
-        commit = self._history.named(at)
-        check = unexpired(self._session.manifest, commit.id)
-        change = CreateTag(name=name, commit=commit.id, stamp=self._session.stamp(), check=check)
-        return self._session.publisher.publish(change)
+        with self._session.observed("create_tag", tag=name) as seen:
+            self._session.writable()
+            check_ref_name(name, "tag")
+            commit = self._history.named(at)
+            seen.commit = commit.id
+            check = unexpired(self._session.manifest, commit.id)
+            change = CreateTag(name=name, commit=commit.id, stamp=self._session.stamp(), check=check)
+            return self._session.publisher.publish(change)
 
     def delete(self, name: str) -> Tag:
         """Delete a tag; what it alone held goes with the next cleanup."""
-        self._session.writable()
-        tag = self.get(name)
-        return self._session.publisher.publish(DeleteTag(tag=tag))
+        with self._session.observed("delete_tag", tag=name) as seen:
+            self._session.writable()
+            tag = self.get(name)
+            seen.commit = tag.commit
+            return self._session.publisher.publish(DeleteTag(tag=tag))

@@ -64,7 +64,6 @@ class Schema:
         What is dropped stays in older snapshots. With ``allow_data_loss`` no file of the new commit holds it any more,
         and numbers that do not fit their new type become null.
         """
-        self._session.writable()
         request = ApplyRequest(
             text=schema_text(new),
             branch=self._graph.branch if branch is None else branch,
@@ -72,8 +71,10 @@ class Schema:
             message=check_message(message),
             actor=check_actor(actor),
         )
-        self._heal()
-        return self._evolution.apply(request)
+        with self._session.observed("apply_schema", request.branch) as seen:
+            self._session.writable()
+            self._heal()
+            return seen.learn(self._evolution.apply(request))
 
     def diff(self, old: str, new: str) -> SchemaPlan:
         """Return how the schema of one branch, tag or commit differs from that of another, as steps."""

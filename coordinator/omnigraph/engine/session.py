@@ -1,10 +1,13 @@
 """What the services of one open graph share."""
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from typing import Any
 
 from omnigraph.engine.publisher import Publisher
 from omnigraph.errors import ReadOnlyError
 from omnigraph.ids import Sources, TableId
+from omnigraph.observing import Seen, observed
 from omnigraph.rules.refs import Stamp
 from omnigraph.rules.who import check_actor
 from omnigraph.storage.audit import Audit
@@ -49,6 +52,10 @@ class Session:
         """Refuse if the graph was opened read-only."""
         if self.read_only:
             raise ReadOnlyError("this graph was opened read-only; open it without read_only to change it")
+
+    def observed(self, operation: str, branch: str | None = None, **more: Any) -> AbstractContextManager[Seen]:
+        """Observe what is done in a block as one operation on this graph."""
+        return observed(operation, self.root, branch, **more)
 
     def stamp(self, actor: str | None = None, began: float | None = None) -> Stamp:
         """Return who does something now, and when; ``began`` is what the monotonic clock said when it was begun."""

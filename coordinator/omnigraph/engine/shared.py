@@ -5,7 +5,6 @@ whoever publishes takes all of them, as one commit. What counts is decided once:
 that they are, so a save either is among them, or learns that it is not.
 """
 
-import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -33,9 +32,10 @@ from omnigraph.model.intents import Intent
 from omnigraph.model.lineage import Commit
 from omnigraph.model.schema import TableType
 from omnigraph.model.shared import Closing, Ending, Save, SharedTransaction, Slot, place_of
+from omnigraph.observing import logger
 from omnigraph.storage.lance_staging import LIMITS, WriteLimits
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 TICKET_LASTS: Final = timedelta(days=6)
 """A day less than its intent does: nothing of it is cleaned up while it may still be published."""

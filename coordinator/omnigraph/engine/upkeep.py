@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -11,6 +11,7 @@ from omnigraph.errors import InvalidOptionError
 from omnigraph.ids import TableId
 from omnigraph.model.lineage import Commit
 from omnigraph.model.tables import Pin
+from omnigraph.observing import Threads
 from omnigraph.storage.layout import table_location
 
 CONCURRENCY_VARIABLE: Final = "OMNIGRAPH_MAINTENANCE_CONCURRENCY"
@@ -33,7 +34,7 @@ def concurrency() -> int:
 def at_once(work: Callable[[Given], Answer], given: Iterable[Given]) -> Iterator[tuple[Given, Future[Answer]]]:
     """Do something for each, several at once, and yield what came of it in order; only a few wait to be looked at."""
     number = concurrency()
-    with ThreadPoolExecutor(number) as pool:
+    with Threads(number) as pool:
         waiting: list[tuple[Given, Future[Answer]]] = []
         for each in given:
             waiting.append((each, pool.submit(work, each)))

@@ -1,16 +1,16 @@
 """Intents in storage: `__staging/<operation>/intent.json`, there as long as a write is being staged."""
 
-import logging
 from dataclasses import dataclass
 from datetime import datetime
 
 from omnigraph.errors import ObjectNotFoundError, StorageError
 from omnigraph.ids import is_ulid
 from omnigraph.model.intents import Intent
+from omnigraph.observing import logger
 from omnigraph.storage import layout
 from omnigraph.storage.objects import ObjectStore
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,4 +55,4 @@ class Intents:
         try:
             self._objects.delete([layout.intent(operation)])
         except StorageError as problem:
-            log.warning("an intent was left behind", extra={"operation": operation, "reason": str(problem)})
+            log.warning("an intent was left behind", extra={"intent": operation, "reason": str(problem)})

@@ -3,26 +3,34 @@
 import difflib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
 from urllib.parse import quote, unquote, urlsplit
 
 from omnigraph.errors import InvalidNameError, InvalidOptionError
+from omnigraph.storage.profiles import profile_keys
 
-__all__ = ["GraphRoot", "StorageOptions", "check_key", "scrub"]
+__all__ = ["GraphRoot", "StorageOptions", "check_key", "scrub", "scrub_all"]
 
 URI_CHARS_MAX: Final = 2_048
 KEY_BYTES_MAX: Final = 800  # S3 allows 1,024 for prefix and key together
 SEGMENT_BYTES_MAX: Final = 240  # file systems allow 255, and a file being written has a longer name
 INHERITED_SECRET_CHARS_MIN: Final = 8  # "test" and the like are no secrets, and occur in ordinary words
+KNOWN_SECRETS_MAX: Final = 1_024  # credentials that are exchanged every hour do not add up for ever
 SUPPORTED: Final = "use a local path, file:///path or s3://bucket/prefix"
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]")
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _TEMPORARY = re.compile(r"#[0-9]+$")  # how the local store names a file that is still being written
+
+_IN_ADDRESSES = re.compile(
+    r"((?i:x-amz-(?:signature|credential|security-token)=)|(?<=://)[^/\s:@]*:(?=[^/\s@]+@))[^&\s\"'@]+"
+)  # what signs an address, and a password in one
+_KNOWN_SECRETS: Final[dict[str, None]] = {}
+"""The secrets of all options that were made in this process, the latest last."""
 
 _CREDENTIALS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
 _SECRETS = frozenset((*_CREDENTIALS, "aws_sse_customer_key_base64", "proxy_url"))
@@ -114,6 +122,7 @@ class StorageOptions(Mapping[str, str]):
 
     def __init__(self, values: Mapping[str, str] | None = None) -> None:
         self._values: dict[str, str] = _canonical(values or {})
+        _remember(value for key, value in self._values.items() if key in _SECRETS)
 
     def __getitem__(self, key: str) -> str:
         return self._values[key]
@@ -156,9 +165,32 @@ class StorageOptions(Mapping[str, str]):
 
 def scrub(text: str, options: StorageOptions) -> str:
     """Return ``text`` with every secret value replaced by ``***``."""
-    for secret in options.secrets():
+    return _without(text, options.secrets())
+
+
+def scrub_all(text: str) -> str:
+    """Return ``text`` without the secrets of any options this process was given, or that lie in its environment.
+
+    For what leaves the process by a way that knows no options: short values stay, as they occur in ordinary words.
+    """
+    return _IN_ADDRESSES.sub(r"\1***", scrub(_without(text, tuple(_KNOWN_SECRETS)), StorageOptions()))
+
+
+def _without(text: str, secrets: Iterable[str]) -> str:
+    for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, "***")
     return text
+
+
+def _remember(secrets: Iterable[str]) -> None:
+    """Keep secrets in mind, in each spelling they may be met in, the latest of them."""
+    for secret in secrets:
+        if len(secret) >= INHERITED_SECRET_CHARS_MIN:
+            for spelling in (secret, quote(secret, safe=""), repr(secret)[1:-1]):
+                _KNOWN_SECRETS.pop(spelling, None)
+                _KNOWN_SECRETS[spelling] = None
+    for oldest in tuple(_KNOWN_SECRETS)[:-KNOWN_SECRETS_MAX]:
+        _KNOWN_SECRETS.pop(oldest, None)
 
 
 def _canonical(raw: Mapping[str, str]) -> dict[str, str]:
@@ -244,7 +276,7 @@ class GraphRoot:
         scheme = _SCHEME.match(text)
         if scheme is not None and scheme[1].lower() == "s3":
             _refuse_plain_http(options)
-            return cls._of_s3(text, options)
+            return cls._of_s3(text, StorageOptions({**profile_keys(options), **options}))
         if options:
             raise _bad_root("storage options are for s3:// roots; this root is a local path", option="storage_options")
         if scheme is None:

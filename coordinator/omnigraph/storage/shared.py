@@ -5,7 +5,6 @@ counted, and `ended.json` names those that count. The first and the last stay wh
 was on its way, or is tried again, learns from them whether it is in.
 """
 
-import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,10 +12,11 @@ from datetime import datetime
 from omnigraph.errors import InvalidOptionError, ObjectExistsError, ObjectNotFoundError, StorageError
 from omnigraph.ids import CommitId
 from omnigraph.model.shared import SHARED_BYTES_MAX, Closing, Ending, Save, SharedTransaction
+from omnigraph.observing import logger
 from omnigraph.storage import layout
 from omnigraph.storage.objects import ObjectStore
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 TRANSACTION, CLOSING, ENDED = "transaction.json", "closing.json", "ended.json"
 SAVE, SUFFIX = "save-", ".json"

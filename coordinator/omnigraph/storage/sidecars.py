@@ -1,16 +1,16 @@
 """Sidecars in storage: `__recovery/<operation>.json`, empty in the steady state."""
 
-import logging
 from dataclasses import dataclass
 from datetime import datetime
 
 from omnigraph.errors import InvalidOptionError, ObjectExistsError, ObjectNotFoundError, StorageError
 from omnigraph.ids import is_ulid
 from omnigraph.model.sidecar import SIDECAR_BYTES_MAX, Sidecar
+from omnigraph.observing import logger
 from omnigraph.storage import layout
 from omnigraph.storage.objects import ObjectStore
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +78,6 @@ class Sidecars:
         try:
             self.delete(operation)
         except StorageError as problem:
-            log.warning("a sidecar was left behind", extra={"operation": operation, "reason": str(problem)})
+            log.warning("a sidecar was left behind", extra={"sidecar": operation, "reason": str(problem)})
             return False
         return True
