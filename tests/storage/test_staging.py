@@ -24,6 +24,7 @@ from omnigraph.rules.conform import conform
 from omnigraph.storage import lance_rows, lance_sealing
 from omnigraph.storage.lance_door import Tables
 from omnigraph.storage.lance_staging import WriteLimits, stage_append, stage_overwrite, stage_upsert
+from omnigraph.storage.row_scratch import gathered
 
 EVERYTHING = """node N { k: String @key  s: String?  e: enum(x, y)?  b: Bool?  i: I32?  u: U64?  f: F32?  d: F64?
                          day: Date?  at: DateTime?  ints: [I32]?  texts: [String]?  days: [Date]?  v: Vector(3)?
@@ -184,12 +185,24 @@ def test_batches_are_pulled_as_they_are_written_and_not_collected(table: Table) 
             pulled.append(number)
             if number == 40:
                 written.extend(path.stat().st_size for path in Path(table.uri, "data").iterdir())
-            yield from table.rows([{"k": f"{number}-{k}", "n": k} for k in range(100)])
+            yield from table.rows([{"k": f"{number}-{k}", "n": k} for k in range(2_000)])
 
     reader = pa.RecordBatchReader.from_batches(arrow_schema(table.kind), batches())
-    staged = stage_append(table.uri, reader, limits=WriteLimits(rows_per_file=500), options=OPTIONS)
-    assert (len(pulled), staged.rows) == (60, 6_000)
+    staged = stage_append(table.uri, reader, limits=WriteLimits(rows_per_file=10_000), options=OPTIONS)
+    assert (len(pulled), staged.rows) == (60, 120_000)
     assert len(written) >= 5, "files were finished while rows were still to come"
+
+
+def test_small_batches_are_put_together_in_their_order_and_large_ones_left_alone() -> None:
+    whole = pa.table({"n": range(100_000), "t": [str(n) for n in range(100_000)]}).combine_chunks()
+    small = list(gathered(whole.to_batches(max_chunksize=1_000)))
+    assert pa.Table.from_batches(small).equals(whole)
+    assert [batch.num_rows for batch in small] == [33_000, 33_000, 33_000, 1_000]
+    large = whole.to_batches(max_chunksize=50_000)
+    assert all(one is other for one, other in zip(gathered(large), large, strict=True))
+    wide = pa.table({"t": ["x" * 100_000] * 100}).to_batches(max_chunksize=1)
+    assert max(batch.num_rows for batch in gathered(wide)) < 50
+    assert list(gathered([])) == []
 
 
 MEMORY = """

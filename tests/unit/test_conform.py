@@ -7,22 +7,25 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from omnigraph.errors import InvalidDataError
 from omnigraph.ids import Sources
 from omnigraph.model.schema import TableType
 from omnigraph.rules.arrow_schema import BLOB_STORAGE, arrow_schema
 from omnigraph.rules.conform import conform
+from omnigraph.rules.identity import key_id, key_ids
 from omnigraph.rules.schema_compile import FreshIds, compile_schema
 from omnigraph.rules.values import MisfitError, column_of, converted
 
-mint = Sources().mint
+mint = Sources().mint_many
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 PLUS_5 = timezone(timedelta(hours=5))
 
 
 def kind_of(schema: str, name: str = "N") -> TableType:
-    return compile_schema(schema, FreshIds(mint)).type(name)
+    return compile_schema(schema, FreshIds(Sources().mint)).type(name)
 
 
 def with_value(type_: str) -> TableType:
@@ -234,9 +237,13 @@ def test_rows_without_columns_are_rows_all_the_same() -> None:
 # -- ids ----------------------------------------------------------------------------------------------
 
 
+def minted(number: int) -> bytes:
+    return f"MINTED{number:020}".encode()
+
+
 def ids(schema: str, rows: list[dict[str, Any]], name: str = "N") -> list[Any]:
     numbers = count(1)
-    made: Any = conform(kind_of(schema, name), rows, lambda: f"minted-{next(numbers)}")
+    made: Any = conform(kind_of(schema, name), rows, lambda many: b"".join(minted(next(numbers)) for _ in range(many)))
     return list(made.column("id").to_pylist())
 
 
@@ -267,6 +274,36 @@ def test_an_id_that_contradicts_the_key_is_refused(columns: str, row: dict[str, 
         ids(f"node N {{ {columns} }}", [{**row, "id": "other"}])
 
 
+KEY_VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "String": st.text(st.characters(codec="utf-8") | st.sampled_from('"\\\x00\x1f\n,[]')),
+    "I32": st.integers(-(2**31), 2**31 - 1),
+    "I64": st.integers(-(2**63), 2**63 - 1),
+    "U64": st.integers(0, 2**64 - 1),
+    "Bool": st.booleans(),
+    "Date": st.dates(),
+    "DateTime": st.datetimes(timezones=st.just(UTC)),
+}
+
+
+@given(st.data())
+def test_ids_made_of_whole_columns_are_those_made_of_single_keys(data: st.DataObject) -> None:
+    types = data.draw(st.lists(st.sampled_from(sorted(KEY_VALUES)), min_size=1, max_size=3))
+    rows = data.draw(st.lists(st.tuples(*(KEY_VALUES[type_] for type_ in types)), min_size=1, max_size=5))
+    kind = (
+        with_value(types[0])
+        if len(types) == 1
+        else kind_of("node N { " + " ".join(f"c{n}: {type_}" for n, type_ in enumerate(types)) + " }")
+    )
+    fields = [field.type for field in arrow_schema(kind) if field.name not in ("id", "k")]
+    columns = {
+        f"c{n}": pa.chunked_array([column_of([row[n] for row in rows], fields[n]).combine_chunks()])
+        for n in range(len(types))
+    }
+    made = key_ids(columns, tuple(columns)).to_pylist()
+    is_text = types == ["String"]
+    assert made == [row[0] if is_text else key_id(row) for row in rows]
+
+
 def test_composite_keys_that_only_look_alike_stay_apart() -> None:
     schema = "node N { a: String  b: String  @key(a, b) }"
     made = ids(schema, [{"a": "x,y", "b": "z"}, {"a": "x", "b": "y,z"}, {"a": 'x","y', "b": "z"}])
@@ -275,15 +312,15 @@ def test_composite_keys_that_only_look_alike_stay_apart() -> None:
 
 def test_without_a_key_an_id_is_the_given_one_or_a_new_one() -> None:
     schema = "node N { v: I32 }"
-    assert ids(schema, [{"v": 1}, {"v": 2}]) == ["minted-1", "minted-2"]
-    assert ids(schema, [{"v": 1, "id": "mine"}, {"v": 2}]) == ["mine", "minted-1"]
+    assert ids(schema, [{"v": 1}, {"v": 2}]) == [minted(1).decode(), minted(2).decode()]
+    assert ids(schema, [{"v": 1, "id": "mine"}, {"v": 2}]) == ["mine", minted(1).decode()]
 
 
 def test_a_keyed_edge_has_the_id_of_its_key_and_a_keyless_one_a_new_one() -> None:
     keyed = "node P { k: String @key }\nedge E: P -> P { since: I32  @key(src, dst, since) }"
     row = {"src": "a", "dst": "b", "since": 7}
     assert ids(keyed, [row], "E") == ['["a","b",7]']
-    assert ids("node P { k: String @key }\nedge E: P -> P", [{"src": "a", "dst": "b"}], "E") == ["minted-1"]
+    assert ids("node P { k: String @key }\nedge E: P -> P", [{"src": "a", "dst": "b"}], "E") == [minted(1).decode()]
 
 
 @pytest.mark.parametrize("missing", ["src", "dst"])

@@ -18,6 +18,7 @@ from omnigraph.errors import InvalidDataError, InvalidOptionError
 from omnigraph.model.catalog import Catalog
 from omnigraph.model.schema import TableType
 from omnigraph.rules import records
+from omnigraph.rules.identity import Minting
 from omnigraph.rules.json_lines import plain_records, uncollected
 from omnigraph.rules.json_stream import JsonError, JsonStream
 from omnigraph.rules.record_groups import Numbers, groups_of
@@ -41,7 +42,7 @@ class Intake:
         self,
         catalog: Catalog,
         rows: Origins,
-        mint: Callable[[int], Sequence[str]],
+        mint: Minting,
         rejected: Rejected | None = None,
     ) -> None:
         """Begin; records that do not fit their type go to ``rejected``, and without it the first one is raised."""

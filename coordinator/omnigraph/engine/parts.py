@@ -30,6 +30,7 @@ from omnigraph.model.staged import RowSet, Staged, StagedOverwrite, StagedReshap
 from omnigraph.rules.arrow_schema import arrow_schema
 from omnigraph.rules.conform import conform
 from omnigraph.rules.constraints import Violation
+from omnigraph.rules.identity import Minting
 from omnigraph.rules.row_checks import SAMPLE_MAX, RowChecks
 from omnigraph.rules.values import Column
 from omnigraph.storage.lance_door import BIRTH_VERSION, Tables
@@ -77,12 +78,12 @@ class WorkOrder:
         """
         part: Part
         try:
-            part = self._part(rows, (sources or Sources()).mint)
+            part = self._part(rows, (sources or Sources()).mint_many)
         except InvalidInputError as refused:
             part = Part(refused=refused)
         return part.to_text(self.ticket, self.kind)
 
-    def _part(self, rows: Iterable[pa.RecordBatch], mint: Callable[[], str]) -> "Part":
+    def _part(self, rows: Iterable[pa.RecordBatch], mint: Minting) -> "Part":
         if self.verb == "delete":
             return Part(rows=self._located(rows))
         checks = RowChecks(self.kind)
@@ -113,9 +114,7 @@ class WorkOrder:
             case _:
                 assert_never(self.verb)
 
-    def _conformed(
-        self, rows: Iterable[pa.RecordBatch], checks: RowChecks, mint: Callable[[], str]
-    ) -> Iterator[pa.RecordBatch]:
+    def _conformed(self, rows: Iterable[pa.RecordBatch], checks: RowChecks, mint: Minting) -> Iterator[pa.RecordBatch]:
         for batch in rows:
             fitted = conform(self.kind, batch, mint)
             if fitted.num_rows:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -159,8 +160,7 @@ class Promising:
             given = staged_ids(self._session, uri, table.parts)
             self._refuse_found(cluster, table, rules.IDS_GIVEN_TWICE, {"new": given}, REPEATED)
             return
-        for ids in staging.staged_ids(uri, table.staged_elsewhere):
-            table.repeats.note(ids)
+        table.repeats.note_all([partial(staging.staged_ids, uri, [part]) for part in table.staged_elsewhere])
         again = staging.repeated(uri, table.parts, table.repeats.doubtful())
         if again:
             raise duplicates(table.key, again, REPEATED)

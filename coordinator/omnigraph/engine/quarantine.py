@@ -72,7 +72,7 @@ class Quarantine:
         given.open(verb)
         checks = RowChecks(kind)
         for part in parts:
-            for some in sifted(kind, part, self._session.sources.mint):
+            for some in sifted(kind, part, self._session.sources.mint_many):
                 if isinstance(some, Misfits):
                     self.rejected.add(kind, some.rows, some.reasons)
                 elif some.num_rows:

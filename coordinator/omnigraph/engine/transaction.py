@@ -4,16 +4,14 @@ Rows are staged as they are given: files that nothing refers to. When the block 
 promises, seals and publishes. Whatever fails before that leaves only files nobody sees.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
 from types import TracebackType
 from typing import Self
 
 import pyarrow as pa
 
-from omnigraph.engine.ahead import ahead
 from omnigraph.engine.announcing import Announcement
 from omnigraph.engine.committer import Committer, Progress
 from omnigraph.engine.given import Writing
@@ -24,25 +22,22 @@ from omnigraph.engine.parts import Begun, Verb, gather
 from omnigraph.engine.promising import Promising
 from omnigraph.engine.quarantine import Quarantine
 from omnigraph.engine.rejected import rejected_schema
-from omnigraph.engine.rows_given import AnyRows, is_long, parts_of, unfiled
+from omnigraph.engine.row_staging import RowStaging
+from omnigraph.engine.rows_given import AnyRows, parts_of, unfiled
 from omnigraph.engine.session import Session
 from omnigraph.engine.shared import Shared
 from omnigraph.engine.spread_integrity import violations
 from omnigraph.engine.spreading import places_to_join
-from omnigraph.engine.table_work import TableWork, step, work_for
+from omnigraph.engine.table_work import TableWork, work_for
 from omnigraph.errors import InvalidOptionError, MixedMutationError, OmnigraphError, TransactionStateError
-from omnigraph.failpoints import Failpoint
 from omnigraph.ids import CommitId, TableId
 from omnigraph.model.lineage import Commit
 from omnigraph.model.receipt import Receipt, RejectedRows, TableReceipt
 from omnigraph.model.schema import TableType
 from omnigraph.model.shared import SharedTransaction
 from omnigraph.model.sidecar import ReadPin, Sidecar, TablePromise
-from omnigraph.model.staged import Staged
-from omnigraph.rules.arrow_schema import arrow_schema
-from omnigraph.rules.conform import conform
+from omnigraph.observing import Seen, at_work, phase
 from omnigraph.storage.relations import Spread
-from omnigraph.storage.staging import Ticket
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,10 +76,13 @@ class Transaction:
         self._tables: dict[TableId, TableWork] = {}
         self._quarantine = Quarantine(session, self._catalog) if intent.constraints == "quarantine" else None
         self._announcement = Announcement(session, self._base.id, None if begun is None else begun.operation)
+        self._staging = RowStaging(session, self._announcement, is_checked=intent.constraints != "off")
         self._open = True
         self._is_alone = self._is_given_up = False
         self._receipt: Receipt | None = None
         self._landed_before = self._earlier_commit()
+        self._seen = at_work() or Seen("commit", session.root)
+        self._seen.branch = self._branch.name
 
     @property
     def base(self) -> Commit:
@@ -126,9 +124,12 @@ class Transaction:
         """End it without publishing anything, also what others staged for it."""
         self._usable()
         self._open, self._is_given_up = False, True
-        self._announcement.end()
-        if self._shared is not None:
-            self._shared.give_up()
+        with self._seen.beginning():
+            self._announcement.end()
+            if self._shared is not None:
+                self._shared.give_up()
+        self._seen.more["given_up"] = True
+        self._seen.end()
 
     @property
     def is_rerun(self) -> bool:
@@ -245,10 +246,16 @@ class Transaction:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        with self._seen.beginning():
+            self._leave(error)
+        self._seen.end(error)
+
+    def _leave(self, error: BaseException | None) -> None:
         was_open, self._open = self._open, False
         try:
             if error is None and was_open:
                 self._receipt = self._publish()
+                self._seen.learn(self._receipt)
             elif self._shared is not None:
                 self._shared.give_up()
         finally:
@@ -266,7 +273,8 @@ class Transaction:
         try:
             kind = self._catalog.table_type(type)
             self._refuse_mixture(verb, kind)
-            yield None if self._landed_before is not None else self._table(verb, kind)
+            with self._seen.active(), phase("stage"):  # what the caller does beside it is no part of it
+                yield None if self._landed_before is not None else self._table(verb, kind)
         except BaseException:
             self._open = False
             raise
@@ -298,37 +306,7 @@ class Transaction:
             if quarantine is not None:
                 quarantine.take(table.kind, verb, parts_of(plain, table.kind))
                 return
-            batches = self._conformed(table, plain)
-            self._stage(table, verb, ahead(batches) if is_long(plain) else batches)
-
-    def _stage(self, table: TableWork, verb: Writing, batches: Iterator[pa.RecordBatch]) -> None:
-        step(Failpoint.BEFORE_STAGE)
-        schema, staging = arrow_schema(table.kind), self._session.staging
-        stagers: dict[Writing, Callable[[Ticket, pa.RecordBatchReader], Staged]] = {
-            "append": staging.append,
-            "upsert": staging.upsert,
-            "overwrite": staging.overwrite,
-        }
-        if table.ticket.base_version is None:
-            first = next(batches, None)
-            if first is None:
-                return  # no rows for a table that has none: nothing to write, and no reason to make its dataset
-            self._session.tables.ensure(table.ticket.uri, schema)
-            batches = chain([first], batches)
-        reader = pa.RecordBatchReader.from_batches(schema, batches)
-        table.parts.append(stagers[verb](table.ticket, reader))
-        step(Failpoint.AFTER_STAGE)
-
-    def _conformed(self, table: TableWork, rows: AnyRows) -> Iterator[pa.RecordBatch]:
-        """Yield rows as the table stores them, a batch at a time, watching their ids."""
-        for part in parts_of(rows, table.kind):
-            self._announcement.look(table.kind.table_id)
-            fitted = conform(table.kind, part, self._session.sources.mint)
-            if fitted.num_rows:
-                table.repeats.note(fitted.column("id"))
-                if self._intent.constraints != "off":
-                    table.checks.look(fitted)
-                yield from fitted.to_batches()
+            self._staging.give(table, verb, plain)
 
     # -- publishing ---------------------------------------------------------------------------------
 
@@ -405,7 +383,7 @@ class Transaction:
             return False
         self._quarantine.settle(self._base.pins)
         for table, verb in self._quarantine.parts:
-            self._stage(self._tables[table], verb, self._quarantine.wanted(table, verb))
+            self._staging.stage(self._tables[table], verb, self._quarantine.wanted(table, verb))
         return True
 
     @property

@@ -1,6 +1,6 @@
 """Make incoming rows fit a table exactly, or say which column does not, and why. Nothing is silently changed."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -8,13 +8,13 @@ import pyarrow as pa
 from omnigraph.errors import InvalidDataError
 from omnigraph.model.schema import TableType, did_you_mean
 from omnigraph.rules.arrow_schema import BLOB_STORAGE, arrow_schema, is_blob
-from omnigraph.rules.identity import ID_CHARACTERS_MAX, key_ids, row_ids
+from omnigraph.rules.identity import ID_CHARACTERS_MAX, Minting, key_ids, row_ids
 from omnigraph.rules.values import Column, MisfitError, column_of, compute, converted
 
 Rows: TypeAlias = "pa.Table | pa.RecordBatch | Sequence[Mapping[str, Any]]"
 
 
-def conform(kind: TableType, rows: Rows, mint: Callable[[], str]) -> pa.Table:
+def conform(kind: TableType, rows: Rows, mint: Minting) -> pa.Table:
     """Return the rows as the table stores them: its columns, its types, its ids."""
     wanted = arrow_schema(kind)
     names = _names(kind, rows)
@@ -119,7 +119,9 @@ def _blobs(column: Column) -> Column:
 
 
 def _check_ids(kind: TableType, ids: Column) -> None:
-    lengths = compute.utf8_length(ids)
+    lengths = compute.binary_length(ids)
+    if compute.max(lengths).as_py() > ID_CHARACTERS_MAX:  # bytes, of which a character has at least one
+        lengths = compute.utf8_length(ids)
     if compute.max(lengths).as_py() > ID_CHARACTERS_MAX or compute.min(lengths).as_py() == 0:
         raise InvalidDataError(
             f"{kind.table}: an id has 1 to {ID_CHARACTERS_MAX} characters", table_key=str(kind.table)

@@ -24,6 +24,8 @@ MIX_LENGTH: Final = np.uint64(0x9E3779B97F4A7C15)
 MIX_UP: Final = np.uint64(0xFF51AFD7ED558CCD)
 MIX_UP_AGAIN: Final = np.uint64(0xC4CEB9FE1A85EC53)
 HALF: Final = np.uint64(32)
+TOP: Final = np.uint64(48)
+UPPER_DIGITS: Final = (HALF, TOP)
 BITS: Final = np.array([1 << bit for bit in range(8)], np.uint8)
 MARKS_LOG2_MIN: Final = 10
 MARKS_LOG2_MAX: Final = 31
@@ -127,9 +129,22 @@ def first_of_runs(ascending: "npt.NDArray[Any]") -> Places:
 
 def occurring_twice(parts: Iterable[Fingerprints]) -> Fingerprints:
     """Return, ascending, the fingerprints that occur more than once."""
-    every = np.sort(np.concatenate([np.empty(0, np.uint64), *parts]))
-    again: Fingerprints = every[1:][every[1:] == every[:-1]]
+    every = np.concatenate([np.empty(0, np.uint64), *parts])
+    for shift in UPPER_DIGITS:
+        every = in_digit_order(every, shift)
+    upper = every >> HALF  # which nearly all of them differ in, so that hardly any is left to be sorted
+    is_next = np.concatenate([[False], upper[1:] == upper[:-1]]) if len(upper) else np.zeros(0, np.bool_)
+    some = np.sort(every[is_next | np.concatenate([is_next[1:], [False]])]) if is_next.any() else every[:0]
+    again: Fingerprints = some[1:][some[1:] == some[:-1]]
     return again[first_of_runs(again)]
+
+
+def in_digit_order(numbers: Fingerprints, shift: np.uint64) -> Fingerprints:
+    """Return numbers in the order of sixteen of their bits, and where those are equal as they were.
+
+    Sixteen bits are sorted by counting, in a seventh of the time that comparing takes.
+    """
+    return numbers[np.argsort((numbers >> shift).astype(np.uint16), kind="stable")]
 
 
 def with_fingerprint(column: Column, wanted: Fingerprints) -> Places:

@@ -19,8 +19,9 @@ from omnigraph.model.schema import (
     VectorType,
 )
 
-SEGMENT_ROWS: Final = 8_000_000
-"""From so many rows on, an index is built in several segments; a look-up of many ids asks each of them."""
+SEGMENT_ROWS: Final = 2_500_000
+"""More rows than this are indexed in several segments. As many Lance sorts in the memory it allows itself, and there is
+work for several cores; a look-up asks each segment, which up to four of them cost nothing that could be measured."""
 SEGMENTS_PER_BUILD_MAX: Final = 32
 SEGMENTS_MAX: Final = 64
 """An index of more segments than this is built anew: each of them is asked by every look-up."""
@@ -71,16 +72,16 @@ def labels(wanted: Sequence[WantedIndex]) -> dict[WantedIndex, str]:
 
 
 def grouped(rows: Mapping[int, int]) -> tuple[frozenset[int], ...]:
-    """Deal fragments, by number and how many rows they have, into groups that are indexed one by one."""
-    target = max(SEGMENT_ROWS, sum(rows.values()) / SEGMENTS_PER_BUILD_MAX)
+    """Deal fragments, by number and how many rows they have, into groups of about one size, indexed one by one."""
+    total = sum(rows.values())
+    target = total / min(SEGMENTS_PER_BUILD_MAX, -(-total // SEGMENT_ROWS)) if total else 1
     groups: list[set[int]] = []
-    filled = target
+    seen = 0
     for number in sorted(rows):
-        if filled >= target:
+        if not groups or seen >= target * len(groups):
             groups.append(set())
-            filled = 0
         groups[-1].add(number)
-        filled += rows[number]
+        seen += rows[number]
     return tuple(frozenset(group) for group in groups)
 
 

@@ -9,7 +9,7 @@ from omnigraph.errors import TypeNotFoundError
 from omnigraph.model.catalog import Catalog
 from omnigraph.model.schema import ENDPOINT_COLUMNS, EdgeType, TableType, did_you_mean
 from omnigraph.rules.arrow_schema import arrow_schema, is_blob
-from omnigraph.rules.identity import ID_CHARACTERS_MAX, key_ids
+from omnigraph.rules.identity import ID_CHARACTERS_MAX, Minting, key_ids, with_fresh_ids
 from omnigraph.rules.record_values import text_column, typed_column
 from omnigraph.rules.values import Column, MisfitError, compute, converted, infinities
 
@@ -306,11 +306,10 @@ def ids_of(kind: TableType, columns: Mapping[str, Column]) -> Column:
     return key_ids({name: pa.chunked_array([columns[name]]) for name in kind.key_columns}, kind.key_columns)
 
 
-def with_ids(kind: TableType, batch: pa.RecordBatch, mint: Callable[[int], Sequence[str]]) -> pa.RecordBatch:
+def with_ids(kind: TableType, batch: pa.RecordBatch, mint: Minting) -> pa.RecordBatch:
     """Return rows with an id for each, if their type has no key to make it from."""
     given: Column = batch.column("id")
     if kind.key_columns or not given.null_count:
         return batch
-    fresh = pa.array(mint(given.null_count), pa.string())
-    ids = compute.replace_with_mask(given, compute.is_null(given), fresh)
+    ids = with_fresh_ids(given, mint)
     return batch.set_column(batch.schema.get_field_index("id"), batch.schema.field("id"), ids)

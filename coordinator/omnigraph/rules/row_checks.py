@@ -33,6 +33,13 @@ class RowChecks:
         for name, column, broken in self._broken(rows):
             self._note(name, column, rows, broken)
 
+    def take(self, later: "RowChecks") -> None:
+        """Add what checks of the same table found in rows that come after these."""
+        for found in later.violations:
+            self._counts[found.constraint] = self._counts.get(found.constraint, 0) + found.count
+            sample = self._samples.setdefault(found.constraint, [])
+            sample += found.sample[: SAMPLE_MAX - len(sample)]
+
     def broken(self, rows: pa.Table | pa.RecordBatch) -> list[tuple[str, Places]]:
         """Return which constraints some rows break, each with the places of the rows, and keep no count."""
         return [(name, places) for name, _, places in self._broken(rows)]

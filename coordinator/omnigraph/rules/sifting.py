@@ -11,6 +11,7 @@ from omnigraph.errors import InvalidDataError
 from omnigraph.model.schema import EdgeType, TableType
 from omnigraph.rules.arrow_schema import arrow_schema
 from omnigraph.rules.conform import Rows, conform
+from omnigraph.rules.identity import Minting
 from omnigraph.rules.records import ENDPOINT_NAMES, BadRecordError, plain_schema
 from omnigraph.rules.values import Column, MisfitError, column_of, compute, converted
 
@@ -37,7 +38,7 @@ class Misfits:
     reasons: Reasons
 
 
-def sifted(kind: TableType, rows: Rows, mint: Callable[[], str]) -> Iterator[pa.Table | Misfits]:
+def sifted(kind: TableType, rows: Rows, mint: Minting) -> Iterator[pa.Table | Misfits]:
     """Yield rows as the table stores them, and those that can not be stored; what is wrong with all is raised."""
     try:
         yield conform(kind, rows, mint)
@@ -51,7 +52,7 @@ def sifted(kind: TableType, rows: Rows, mint: Callable[[], str]) -> Iterator[pa.
     yield from _halved(kind, rows, mint)
 
 
-def _halved(kind: TableType, rows: Rows, mint: Callable[[], str]) -> Iterator[pa.Table | Misfits]:
+def _halved(kind: TableType, rows: Rows, mint: Minting) -> Iterator[pa.Table | Misfits]:
     """Find the rows at fault: the parts that have none are taken whole."""
     try:
         yield conform(kind, rows, mint)
@@ -64,7 +65,7 @@ def _halved(kind: TableType, rows: Rows, mint: Callable[[], str]) -> Iterator[pa
         yield from _halved(kind, _sliced(rows, half, len(rows)), mint)
 
 
-def _check_columns(kind: TableType, rows: Rows, mint: Callable[[], str]) -> None:
+def _check_columns(kind: TableType, rows: Rows, mint: Minting) -> None:
     """Raise if it is not the rows that are at fault, but the columns they all have."""
     if not isinstance(rows, pa.Table | pa.RecordBatch):
         if not all(isinstance(row, Mapping) for row in rows):

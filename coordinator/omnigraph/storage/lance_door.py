@@ -22,7 +22,10 @@ from lance.fragment import FragmentMetadata, LanceFragment, write_fragments
 
 from omnigraph.errors import InvalidOptionError, StorageError
 from omnigraph.rules.arrow_schema import is_blob
+from omnigraph.storage.lance_cores import use_every_core
 from omnigraph.storage.roots import StorageOptions, scrub
+
+use_every_core()
 
 STORAGE_VERSION = "2.2"
 PREDICATE_CHARACTERS_MAX = 65_536

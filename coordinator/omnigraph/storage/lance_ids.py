@@ -120,6 +120,8 @@ class KnownIds:
             cover = table.covers.get(base)
             if cover is None or any(each is None for each in ids.values()):
                 return  # the version will be looked at when it is asked about
+            if len(handle.fragment_ids() - cover.fragments) != len(added):
+                return  # what was there was written anew too
             for name, each in ids.items():
                 self._add(table, [name], each)
             self._cover(table, handle, cover.large)

@@ -16,9 +16,9 @@ from omnigraph.storage.lance_rows import UnsignedNumbers
 
 def rows_moved(handle: LanceDataset, covered: frozenset[int], others: frozenset[int]) -> bool:
     """Tell whether other fragments may have rows that were in covered ones, of which some may be gone."""
-    there = {int(each.fragment_id): each.metadata for each in handle.get_fragments()}
-    if not others:
+    if not covered or not others:
         return False
+    there = {int(each.fragment_id): each.metadata for each in handle.get_fragments()}
     if not covered <= there.keys() or any(each.row_id_meta is None for each in there.values()):
         return True
     ranges = {number: _range(there[number]) for number in covered | others}

@@ -332,7 +332,7 @@ def ids_in(session: LanceFileSession, fragments: Iterable[FragmentMetadata]) -> 
     """Stream the ids in the files of new fragments, in order."""
     for fragment in fragments:
         reader = session.open_reader(f"{DATA}/{fragment.files[0].path}", ["id"])
-        for batch in reader.read_all(batch_size=SCAN_ROWS).to_batches():
+        for batch in reader.read_all(batch_size=ID_SCAN_ROWS).to_batches():
             yield batch.column("id")
 
 

@@ -6,11 +6,11 @@ lie in the same pages, so two shares of neighbours need hardly more pages than o
 
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 import pyarrow.compute as pc
 
+from omnigraph.observing import Threads
 from omnigraph.rules.values import Column, compute
 from omnigraph.storage.lance_door import IDS_PER_LOOKUP_MAX
 
@@ -28,5 +28,5 @@ def each_share(column: str, keys: Column, look: Callable[[pc.Expression], T]) ->
     once = compute.unique(keys)
     ordered = once.take(compute.sort_indices(once))
     shares = [pc.field(column).isin(ordered.slice(start, share)) for start in range(0, len(ordered), share)]
-    with ThreadPoolExecutor(min(len(shares), LOOKUPS_AT_ONCE)) as pool:
+    with Threads(min(len(shares), LOOKUPS_AT_ONCE)) as pool:
         return list(pool.map(look, shares))

@@ -10,7 +10,6 @@ input says (:mod:`omnigraph.rules.same_rows` decides) is neither written nor cou
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -31,6 +30,7 @@ from omnigraph.model.staged import (
     StagedOverwrite,
     StagedUpsert,
 )
+from omnigraph.observing import Threads
 from omnigraph.rules.arrow_schema import is_blob
 from omnigraph.rules.fingerprints import fingerprints, first_of_runs, occurring_twice, with_fingerprint
 from omnigraph.rules.identity import repeated
@@ -64,7 +64,7 @@ from omnigraph.storage.lance_rows import (
 )
 from omnigraph.storage.lance_texts import rows_where
 from omnigraph.storage.roots import StorageOptions
-from omnigraph.storage.row_scratch import MEMORY_BYTES_DEFAULT, Scratch, pieces
+from omnigraph.storage.row_scratch import MEMORY_BYTES_DEFAULT, Scratch, gathered, pieces
 
 SAMPLE_MAX: Final = 5
 BESIDE_ROWS_MIN: Final = 8_192
@@ -320,13 +320,16 @@ class _Watched:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         try:
-            for batch in self._source:
-                for piece in pieces(batch):
-                    self._count(piece)
-                    yield fitted(piece, self._schema)
+            yield from gathered(self._pieces())
         except Exception as problem:
             self.problem = problem
             raise
+
+    def _pieces(self) -> Iterator[pa.RecordBatch]:
+        for batch in self._source:
+            for piece in pieces(batch):
+                self._count(piece)
+                yield fitted(piece, self._schema)
 
     def _count(self, piece: pa.RecordBatch) -> None:
         self._rows += piece.num_rows
@@ -390,7 +393,7 @@ class Upserting:
             self._insert(scratch, new)
             self._replace(scratch, found)
             return
-        with ThreadPoolExecutor(1) as beside:
+        with Threads(1) as beside:
             inserting = beside.submit(self._insert, scratch, new)
             self._replace(scratch, found)
             inserting.result()

@@ -18,6 +18,8 @@ Numbers: TypeAlias = "npt.NDArray[np.int64] | npt.NDArray[np.uint64]"
 MEMORY_BYTES_DEFAULT: Final = 64 * 2**20
 PIECE_ROWS_MAX: Final = 131_072
 PIECE_BYTES_MAX: Final = 16 * 2**20
+GOOD_ROWS_MIN: Final = 32_768
+GOOD_BYTES_MIN: Final = 4 * 2**20
 GATHER_ROWS_MAX: Final = 131_072
 GATHER_BYTES_MAX: Final = 16 * 2**20
 
@@ -30,6 +32,27 @@ def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     step = min(each, PIECE_ROWS_MAX)
     for start in range(0, batch.num_rows, step):
         yield batch.slice(start, step)
+
+
+def gathered(parts: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Put small batches together until they are of a size that pays.
+
+    Lance takes a slice for as large as what it is a slice of, and ends a page with every one that seems large. So rows
+    that come in small slices of a large table, as its readers give them, took it four times as long to write.
+    """
+    waiting: list[pa.RecordBatch] = []
+    for part in parts:
+        waiting.append(part)
+        is_much = sum(each.num_rows for each in waiting) >= GOOD_ROWS_MIN
+        if is_much or sum(each.nbytes for each in waiting) >= GOOD_BYTES_MIN:
+            yield _as_one(waiting)
+            waiting = []
+    if waiting:
+        yield _as_one(waiting)
+
+
+def _as_one(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return parts[0] if len(parts) == 1 else _joined(parts)
 
 
 class Scratch:
