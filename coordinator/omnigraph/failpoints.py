@@ -59,6 +59,10 @@ class Failpoint(StrEnum):
 class MaintenancePoint(StrEnum):
     """The windows of upkeep, which promises nothing and is simply begun again."""
 
+    ROLLUP_WRITTEN = "rollup.written"
+    """Small fragments are written anew, nothing refers to the new one."""
+    ROLLUP_SEALED = "rollup.sealed"
+    """A version without them is sealed, what is to be sealed on it is not."""
     CLEANUP_EXPIRED = "cleanup.expired"
     """Commits have expired in the manifest, no file is gone."""
     CLEANUP_DELETED = "cleanup.deleted"

@@ -13,7 +13,13 @@ from tests.engine.feed_kit import TOLD, fold, of_all, rows_at, told
 import omnigraph as og
 from omnigraph.cli.output import Exit
 from omnigraph.engine.feed_parts import Comparisons, Insertions
-from omnigraph.errors import BranchNotFoundError, CommitNotFoundError, InvalidOptionError, TypeNotFoundError
+from omnigraph.errors import (
+    BranchNotFoundError,
+    CommitExpiredError,
+    CommitNotFoundError,
+    InvalidOptionError,
+    TypeNotFoundError,
+)
 from omnigraph.storage import lance_door
 
 __all__ = ["wide_terminal"]  # a fixture
@@ -157,6 +163,24 @@ def test_a_branch_that_is_gone_or_never_was_is_refused(graph: og.Graph) -> None:
         graph.changes("review")
     with pytest.raises(TypeNotFoundError, match="did you mean"):
         graph.changes().rows("Persn")
+
+
+def test_what_was_before_may_be_gone_if_only_rows_were_added_since(graph: og.Graph) -> None:
+    upsert(graph, {"name": "Eve", "age": 5})
+    graph.optimize()
+    upsert(graph, {"name": "Fay", "age": 6})
+    upsert(graph, {"name": "Fay", "age": 66})
+    kept = {each.version: each.operation for each in graph.log()}
+    graph.cleanup(keep=2)  # the last two, 5 and older are history only
+    assert kept[6] == "optimize"
+    fay = (7, "insert", "Fay", 6)
+    assert short(graph.changes(since=6, until=7)) == [fay]
+    assert short(graph.changes(since=5, until=7)) == [fay]  # version 6 only moved rows
+    for gone in (4, 3):
+        with pytest.raises(CommitExpiredError, match="was cleaned up"):
+            short(graph.changes(since=gone, until=7))
+    with pytest.raises(CommitExpiredError, match="was cleaned up"):
+        short(graph.changes(since=5, until=7, net=True))
 
 
 def test_values_of_every_type_are_told_as_they_are(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -286,6 +287,25 @@ def test_a_creator_that_slept_while_version_one_was_freed_does_not_think_it_won(
         create_graph(root, SCHEMA, storage_options=None, actor="sleepy", sources=Sources())
     assert versions(root) == list(range(9, 0, -1))
     assert og.open(root).snapshot(version=1).commit.actor == "awake"
+
+
+@pytest.mark.parametrize("is_dated_back", [False, True], ids=["a new id", "an id among those swept"])
+@pytest.mark.parametrize("before", range(3, 12))
+def test_a_writer_that_slept_while_files_it_knew_were_swept_looks_again(
+    root: Path, monkeypatch: pytest.MonkeyPatch, before: int, is_dated_back: bool
+) -> None:
+    for name, value in {"rules.folding.TAIL_ROWS_MAX": 3, "rules.folding.FAN": 3}.items():
+        monkeypatch.setattr(f"omnigraph.{name}", value)
+    monkeypatch.setattr("omnigraph.storage.manifest.CLOCK_GRAIN", timedelta(0))
+    sleeper, awake = og.open(root), og.open(root)
+    made = [bare_commit(awake) for _ in range(before)]
+    sleeper.refresh()
+    made += [bare_commit(awake) for _ in range(12)]
+    session_of(awake).manifest.cleanup(timedelta(0))
+    dated_back = made[0].id[:-1] + ("0" if made[0].id[-1] != "0" else "1")
+    last = bare_commit(sleeper, stale=True, commit=dated_back if is_dated_back else None)
+    assert last.parents == (made[-1].id,)
+    assert versions(root) == list(range(before + 14, 0, -1))
 
 
 # -- races for one table ------------------------------------------------------------------------------

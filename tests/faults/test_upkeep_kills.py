@@ -16,6 +16,7 @@ from tests.engine.upkeep_kit import SCHEMA, aged, content, person, reachable, ta
 import omnigraph as og
 from omnigraph.errors import CommitExpiredError
 from omnigraph.failpoints import ENABLE_VARIABLE, POINTS_VARIABLE, Failpoint, MaintenancePoint
+from omnigraph.rules.rollups import FAN
 
 DEEP = os.environ.get("OMNIGRAPH_DEEP") == "1"
 SECONDS = 120.0 if DEEP else 5.0
@@ -27,11 +28,12 @@ OPTIMIZE_POINTS = [
     Failpoint.AFTER_SWAP,
     MaintenancePoint.OPTIMIZE_PUBLISHED,
 ]
+ROLLUP_POINTS = [MaintenancePoint.ROLLUP_WRITTEN, MaintenancePoint.ROLLUP_SEALED]
 CLEANUP_POINTS = [Failpoint.BEFORE_SWAP, MaintenancePoint.CLEANUP_EXPIRED, MaintenancePoint.CLEANUP_DELETED]
 
 
 def test_every_window_of_upkeep_is_opened() -> None:
-    assert {*OPTIMIZE_POINTS, *CLEANUP_POINTS} >= set(MaintenancePoint)
+    assert {*OPTIMIZE_POINTS, *CLEANUP_POINTS, *ROLLUP_POINTS} >= set(MaintenancePoint)
 
 
 def grown(root: Path) -> og.Graph:
@@ -45,9 +47,21 @@ def grown(root: Path) -> og.Graph:
     return graph
 
 
-def killed(root: Path, point: str, call: str) -> None:
+MANY_WRITES = """
+class Many:
+    def __init__(self, graph):
+        self.graph = graph
+
+    def write(self, act):
+        for number in range(200):
+            with self.graph.transaction() as tx:
+                act(tx, number)
+"""
+
+
+def killed(root: Path, point: str, call: str, before: str = "Many = lambda graph: graph") -> None:
     """Do something in a process that kills itself at a place."""
-    code = f"import sys, omnigraph as og; og.open(sys.argv[1]).{call}"
+    code = f"import sys, omnigraph as og\n{before}\nMany(og.open(sys.argv[1])).{call}"
     env = {**os.environ, ENABLE_VARIABLE: "1", POINTS_VARIABLE: f"{point}=kill"}
     done = subprocess.run([sys.executable, "-c", code, str(root)], env=env, capture_output=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
@@ -68,6 +82,25 @@ def test_an_optimize_that_is_killed_has_changed_no_row_and_is_done_again(tmp_pat
     graph.cleanup(keep=1)
     assert units(table_files(root)) == reachable(graph)
     assert graph.snapshot().count("Person") == len(before["node:Person"]) + 1
+
+
+@pytest.mark.parametrize("point", ROLLUP_POINTS)
+@pytest.mark.parametrize("verb", ["append", "upsert"])
+def test_a_write_that_is_killed_while_it_rolls_small_files_up_is_finished_by_the_next(
+    tmp_path: Path, point: str, verb: str
+) -> None:
+    root = tmp_path / "g"
+    graph = og.init(root, SCHEMA)
+    killed(root, point, f"write(lambda tx, n: tx.{verb}('Person', [{{'name': f'n{{n}}', 'tags': []}}]))", MANY_WRITES)
+    there = graph.snapshot().count("Person")
+    assert there >= FAN
+    last = og.open(root)  # finishes what was promised
+    assert last.snapshot().read("Person").column("name").to_pylist() == [f"n{number}" for number in range(there + 1)]
+    assert [each.kind for each in last.recoveries()] == ["RolledForward"]
+    assert last.verify(deep=True).findings == ()
+    aged(root)
+    last.cleanup(keep=1)
+    assert units(table_files(root)) == reachable(last)
 
 
 @pytest.mark.parametrize("point", CLEANUP_POINTS)

@@ -156,6 +156,12 @@ class Changes:
         kind = None if commit is None else self._types(commit).get(table)
         return TableAt(kind=kind, pin=None if commit is None or kind is None else commit.pins.get(table))
 
+    def _at_if_kept(self, commit: Commit | None, table: TableId) -> TableAt:
+        """Return where a table was, or nowhere after a cleanup; a net feed needs to know and is refused."""
+        if commit is not None and commit.expired_at is not None and not self.is_net:
+            return NOWHERE
+        return self._at(commit, table)
+
     # -- parts ----------------------------------------------------------------------------------------
 
     def _steps(self, kind: TableType) -> Iterator[Step]:
@@ -163,18 +169,19 @@ class Changes:
         line = (self._base, *self.commits)
         if self.is_net and len(line) > 1:
             line = (line[0], line[-1])
+        new = self._at_if_kept(line[0], kind.table_id)
         for before, commit in pairwise(line):
             assert commit is not None  # noqa: S101  only the first may be missing
+            old, new = new, self._at_if_kept(commit, kind.table_id)
             if commit.operation in KEEPS_ROWS and not self.is_net:
                 continue
-            new = self._at(commit, kind.table_id)
+            commit.refuse_expired()
             told = Told(version=commit.version, commit=commit.id, at=commit.created_at)
             if before is not None and before.expired_at is not None and not self.is_net:
                 inserted = _inserted_since(before, commit, new)
                 if inserted:
                     yield Step(told=told, old=NOWHERE, new=new, inserted=inserted, touched=inserted, expired=before)
                 continue
-            old = self._at(before, kind.table_id)
             if old.pin != new.pin:
                 touched, only = _counted(None if self.is_net else commit, old, new)
                 yield Step(told=told, old=old, new=new, inserted=only, touched=touched)
@@ -190,32 +197,39 @@ class Changes:
             yield from inserted if inserted is not None else self._compared(kind, stretch, size)
 
     def _inserted(self, kind: TableType, steps: Sequence[Step], size: int) -> list[Readable] | None:
-        """Return the rows that a stretch of commits inserted, told by fragments; None if fragments do not tell it."""
+        """Return the rows that a stretch of commits inserted, the last ones of the table; None if there are too few."""
         pin, there = steps[-1].new.pin, steps[-1].new.kind
         assert pin is not None and there is not None  # noqa: S101  what has rows has both
-        fragments = sorted(self._session.tables.fragments(self._uri(kind), pin.lance_version), key=lambda f: f.number)
-        found = _dealt(fragments, [step.inserted or 0 for step in steps])
-        if found is None:
+        fragments = self._session.tables.fragments(self._uri(kind), pin.lance_version)
+        commits = np.cumsum([step.inserted or 0 for step in steps])
+        tail = _tail(fragments, int(commits[-1]))
+        if tail is None:
             return None
         names = names_in(kind, there)
         has_blobs = any(column.is_blob for column in shown_table(kind).columns)
         parts: list[Readable] = []
-        for some in _sliced(found, size):
-            first = some[0][0]
-            rows = np.zeros(some[-1][0] - first + 1, np.int64)
-            for number, fragment in some:
-                rows[number - first] += fragment.rows
+        end = int(commits[-1]) - sum(each.rows for each in tail)  # its first file may begin with others' rows
+        for some in _sliced(tail, size):
+            start, end = end, end + sum(each.rows for each in some)
+            first, last = np.searchsorted(commits, [max(start, 0), end - 1], side="right")
             share = Share(
                 uri=self._uri(kind),
                 version=pin.lance_version,
-                fragments=tuple(each.number for _, each in some),
+                fragments=tuple(each.number for each in some),
                 columns=("id", *(name for name in names if name is not None)),
                 options=self._session.root.options,
                 batch_rows=BLOB_ROWS_MAX if has_blobs else None,
             )
-            told = tuple(step.told for step in steps[first : first + len(rows)])
-            ends = tuple(np.cumsum(rows).tolist())
-            parts.append(Insertions(kind=kind, names=names, share=share, told=told, ends=ends))
+            parts.append(
+                Insertions(
+                    kind=kind,
+                    names=names,
+                    share=share,
+                    told=tuple(step.told for step in steps[first : last + 1]),
+                    ends=tuple((np.minimum(commits[first : last + 1], end) - max(start, 0)).tolist()),
+                    skipped=max(-start, 0),
+                )
+            )
         return parts
 
     def _compared(self, kind: TableType, steps: Sequence[Step], size: int) -> Iterator[Readable]:
@@ -280,30 +294,26 @@ def _goes_on(last: Step, step: Step) -> bool:
     return step.inserted is None or (last.new.pin == step.old.pin and last.new.kind == step.new.kind)
 
 
-def _dealt(fragments: Sequence[FragmentSize], counts: Sequence[int]) -> list[tuple[int, FragmentSize]] | None:
-    """Return the last fragments, each with the number of the commit it is of; None if they do not come out even."""
-    found: list[tuple[int, FragmentSize]] = []
-    left = iter(reversed(fragments))
-    for number in range(len(counts) - 1, -1, -1):
-        rows = counts[number]
-        while rows > 0:
-            fragment = next(left, None)
-            if fragment is None or fragment.rows > rows:
-                return None
-            rows -= fragment.rows
-            found.append((number, fragment))
-    return found[::-1]
+def _tail(fragments: Sequence[FragmentSize], rows: int) -> list[FragmentSize] | None:
+    """Return the last fragments that have so many rows, or a few more; None if all of them do not have as many."""
+    found: list[FragmentSize] = []
+    for fragment in reversed(fragments):
+        if rows <= 0:
+            break
+        found.append(fragment)
+        rows -= fragment.rows
+    return found[::-1] if rows <= 0 else None
 
 
-def _sliced(fragments: Sequence[tuple[int, FragmentSize]], size: int) -> Iterator[list[tuple[int, FragmentSize]]]:
+def _sliced(fragments: Sequence[FragmentSize], size: int) -> Iterator[list[FragmentSize]]:
     """Cut fragments into slices of about so much work; a fragment is never cut."""
-    part: list[tuple[int, FragmentSize]] = []
+    part: list[FragmentSize] = []
     rows = 0
-    for number, fragment in fragments:
+    for fragment in fragments:
         if part and rows + STEP_ROWS + fragment.rows > size:
             yield part
             part, rows = [], 0
-        part.append((number, fragment))
+        part.append(fragment)
         rows += STEP_ROWS + fragment.rows
     if part:
         yield part
@@ -326,7 +336,7 @@ def changes_of(
         now = branch_held(reading.state, held.name, held.incarnation)
         base: Commit | None = None
         found: list[Commit] = []
-        for row in session.manifest.history(reading, now.segments):
+        for row in session.manifest.history(reading, now.segments, since=after.version):
             if after.has(row):
                 base = row.commit
                 break

@@ -1,6 +1,6 @@
 """The parts of a change feed: each can be read anywhere, and holds no handle.
 
-Most commits only insert rows. What they inserted is the last fragments of the version they made, so a stretch of such
+Most commits only insert rows. What they inserted is the last rows of the version they made, so a stretch of such
 commits is read like a table, from the last of their versions alone. Every other commit is compared with the one before.
 """
 
@@ -68,11 +68,14 @@ class Insertions:
     told: tuple[Told, ...]
     ends: tuple[int, ...]
     """Where the rows of each commit end."""
+    skipped: int = 0
+    """How many rows come before them in the same file, of commits that are not told of."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Stream the rows."""
         schema, ends, done = feed_schema(self.kind), np.asarray(self.ends, np.int64), 0
-        for batch in _together(self.share.batches(), self.share.batch_rows or ROWS_TOGETHER):
+        rows = _after(self.share.batches(), self.skipped)
+        for batch in _together(rows, self.share.batch_rows or ROWS_TOGETHER):
             places = np.arange(done, done + batch.num_rows)
             done += batch.num_rows
             if done > self.ends[-1]:
@@ -86,6 +89,14 @@ class Insertions:
             raise CorruptGraphError(
                 f"version {self.share.version} of {self.share.uri} has other rows than its commits told of"
             )
+
+
+def _after(batches: Iterable[pa.RecordBatch], skipped: int) -> Iterator[pa.RecordBatch]:
+    """Yield rows without the first so many."""
+    for batch in batches:
+        if skipped < batch.num_rows:
+            yield batch.slice(skipped)
+        skipped = max(skipped - batch.num_rows, 0)
 
 
 def _together(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:

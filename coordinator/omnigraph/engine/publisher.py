@@ -6,6 +6,7 @@ from typing import Protocol, TypeVar
 from omnigraph.errors import CommitOutcomeUnknownError, ContentionError, OmnigraphError, StorageError
 from omnigraph.ids import Sources
 from omnigraph.model.manifest import ManifestState
+from omnigraph.observing import retried
 from omnigraph.storage.lance_door import SwapLostError, SwapRefusedError, SwapUncertainError
 from omnigraph.storage.manifest import Manifest, Reading
 
@@ -75,28 +76,26 @@ class Publisher:
         reading = self._known or self.read()
         doubt: Doubt | None = None
         for attempt in range(ATTEMPTS_MAX):
-            found = change.landed(reading) if doubt or change.traceable else None
-            if found is not None:
-                return found
-            if doubt is not None and reading.at.version >= doubt.version:
-                doubt = None  # the version it could have become is taken, and not by us: it never will be
-            if attempt and self._sources.monotonic() > give_up_at:
-                break
             try:
+                found = change.landed(reading) if doubt or change.traceable else None
+                if found is not None:
+                    return found
+                if doubt is not None and reading.at.version >= doubt.version:
+                    doubt = None  # the version it could have become is taken, and not by us: it never will be
+                if attempt and self._sources.monotonic() > give_up_at:
+                    break
                 state, answer = change.propose(reading)
-            except OmnigraphError:
-                newer = self.read()
-                if newer is reading:
-                    raise
-                reading = newer
+                outcome = self._swap(change, reading, state)
+            except OmnigraphError as problem:
+                reading = self._newer(change, reading, doubt, problem)
                 continue
-            outcome = self._swap(change, reading, state)
             if outcome is True:
                 return answer
             if isinstance(outcome, Doubt):
                 if outcome.refused:
                     return self._refused(change, outcome)
                 doubt = doubt or outcome
+            retried("publish")
             self._pause(attempt)
             reading = self._read_again(change, doubt)
         raise self._gave_up(change, doubt)
@@ -129,6 +128,15 @@ class Publisher:
             if doubt is None:
                 raise
             raise self._gave_up(change, doubt) from problem
+
+    def _newer(self, change: Change[T], reading: Reading, doubt: Doubt | None, problem: OmnigraphError) -> Reading:
+        """Read again after a state that may be old made trouble: what it names may have been swept since."""
+        newer = self._read_again(change, doubt)
+        if newer is not reading:
+            return newer
+        if doubt is not None and isinstance(problem, StorageError):
+            raise self._gave_up(change, doubt) from problem
+        raise problem
 
     def _pause(self, attempt: int) -> None:
         """Sleep a random while, longer as attempts go by, so that writers fall out of step."""

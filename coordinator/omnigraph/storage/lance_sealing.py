@@ -8,13 +8,11 @@ the new version consists of exactly the fragments it should.
 import json
 import uuid
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Final, assert_never
 
 import pyarrow as pa
 from lance import LanceDataset, LanceOperation
-from lance.dataset import Transaction
 from lance.file import LanceFileSession
 from lance.fragment import DeletionFile, FragmentMetadata, RowIdSequence
 
@@ -28,8 +26,11 @@ from omnigraph.model.staged import (
     StagedReshape,
     StagedUpsert,
 )
-from omnigraph.storage.lance_door import BIRTH_VERSION, SEAL_DRAWS_MAX, VERSIONS, Sealed, file_name
+from omnigraph.observing import Threads
+from omnigraph.storage.lance_detached import committed
+from omnigraph.storage.lance_door import BIRTH_VERSION, VERSIONS, Sealed, file_name
 from omnigraph.storage.lance_fields import kept_columns, reshaping
+from omnigraph.storage.lance_rollups import with_few_files
 from omnigraph.storage.lance_rows import fragments_of, open_at, translated, unpack
 from omnigraph.storage.roots import StorageOptions
 
@@ -48,7 +49,7 @@ def missing_files(uri: str, staged: Staged, *, options: StorageOptions) -> tuple
         if len(staged.files) <= CHECKS_IN_TURN_MAX:
             there = [session.contains(name) for name in staged.files]
         else:
-            with ThreadPoolExecutor(CHECKS_AT_ONCE) as pool:
+            with Threads(CHECKS_AT_ONCE) as pool:
                 there = list(pool.map(session.contains, staged.files))
     return tuple(name for name, found in zip(staged.files, there, strict=True) if not found)
 
@@ -62,7 +63,7 @@ def seal(
     *,
     options: StorageOptions,
 ) -> Sealed:
-    """Commit staged work as one detached version of exactly ``base_version``, and check that it is."""
+    """Commit staged work as one detached version of exactly ``base_version``, or of the same rows, and check that."""
     base = BIRTH_VERSION if base_version is None else base_version
     _refuse_unfit(uri, base, staged)
     lost = missing_files(uri, staged, options=options)
@@ -72,6 +73,8 @@ def seal(
             f"nothing was applied: {len(lost)} staged files of {uri} are gone: {shown}; stage again", missing=lost
         )
     handle = open_at(uri, base, options)
+    if isinstance(staged, StagedAppend | StagedUpsert):
+        handle = with_few_files(handle, staged, options)
     with translated(f"nothing was applied: {uri} can not be sealed", options):
         if isinstance(staged, StagedUpsert) and _is_slow_in_one(handle, staged):
             sealed = _sealed_in_two(handle, staged, transaction, properties)
@@ -82,22 +85,6 @@ def seal(
         _check_size(handle, sealed, staged)
         VERSIONS.keep(uri, sealed, options)
         return Sealed(lance_version=int(sealed.version), transaction=transaction, rows=int(sealed.count_rows()))
-
-
-def committed(
-    handle: LanceDataset, operation: Any, transaction: str | None = None, properties: Mapping[str, str] | None = None
-) -> LanceDataset:
-    """Commit an operation as one detached version of what a handle shows, and check that it is."""
-    # Lance builds a detached commit on the handle's version and ignores the transaction's own word.
-    base = int(handle.version)
-    named = str(uuid.uuid4()) if transaction is None else transaction
-    wanted = Transaction(base, operation, uuid=named, transaction_properties=dict(properties or {}))
-    # Here max_retries is how often Lance may draw another random version number; 0 would be none at all.
-    sealed = LanceDataset.commit(handle, wanted, detached=True, max_retries=SEAL_DRAWS_MAX)
-    landed = sealed.read_transaction(sealed.version)
-    if landed is None or (landed.uuid, landed.read_version) != (wanted.uuid, wanted.read_version):
-        raise CorruptGraphError(f"the sealed version of {handle.uri} is not what was asked for; nothing was published")
-    return sealed
 
 
 def _is_slow_in_one(handle: LanceDataset, staged: StagedUpsert) -> bool:

@@ -8,7 +8,6 @@ newest version is fewer than :data:`VERSIONS_KEPT` ahead; otherwise the caller m
 published. A swap that landed on a freed number is invisible and harmless: the newest version rules.
 """
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -36,11 +35,13 @@ from omnigraph.model.manifest import (
     SpanKind,
     TableRow,
 )
+from omnigraph.observing import logger
 from omnigraph.rules import manifest_rows as rows
 from omnigraph.rules.folding import plan_fold
 from omnigraph.storage import layout
 from omnigraph.storage.lance_door import RowsAt, StoredFile, SwapLostError, SwappedRows, SwapUncertainError
 from omnigraph.storage.objects import ObjectInfo, ObjectStore
+from omnigraph.storage.read_ahead import read_ahead
 from omnigraph.storage.turns import Shelf
 
 VERSIONS_KEPT = 64
@@ -51,10 +52,11 @@ CLOCK_GRAIN = timedelta(seconds=2)
 OPEN_TRIES_MAX = 5
 FENCE_TRIES_MAX = 100
 ROWS_READ_WHOLE_MAX = 512
+READ_AHEAD = 4
 BYTES_READ_WHOLE_MAX = 262_144
 HEAD_COPY = "head"
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -172,31 +174,43 @@ class Manifest:
         ]
         return next(self._newest_first(reading, spans, search), None)
 
-    def history(self, reading: Reading, segments: Sequence[Segment], actor: str | None = None) -> Iterator[CommitRow]:
-        """Yield the commits of a branch's segments, newest first, reading older files as they are needed."""
+    def history(
+        self, reading: Reading, segments: Sequence[Segment], actor: str | None = None, *, since: int | None = None
+    ) -> Iterator[CommitRow]:
+        """Yield the commits of a branch's segments, newest first, reading older files as they are needed.
+
+        Whoever wants all down to a version says so, and files are read ahead.
+        """
         upto = {segment.incarnation: segment.upto for segment in segments}
         names = ", ".join(f"'{incarnation}'" for incarnation in upto)
         search = Search(
             f"incarnation IN ({names})",
             lambda row: row.version <= upto.get(row.incarnation, 0) and (actor is None or row.actor == actor),
         )
-        return self._newest_first(reading, reading.state.commit_spans, search)
+        spans = [span for span in reading.state.commit_spans if since is None or span.last_version >= since]
+        return self._newest_first(reading, spans, search, ahead=0 if since is None else READ_AHEAD)
 
     def every_commit(self, reading: Reading) -> Iterator[CommitRow]:
         """Yield the commits of all branches, those of newer files first, reading older ones as they are needed."""
         return self._newest_first(reading, reading.state.commit_spans, Search("true", lambda row: True))
 
-    def _newest_first(self, reading: Reading, spans: Sequence[Span], search: "Search") -> Iterator[CommitRow]:
+    def _newest_first(
+        self, reading: Reading, spans: Sequence[Span], search: "Search", *, ahead: int = 0
+    ) -> Iterator[CommitRow]:
         """Yield matching commits of the tail, then of older files, each opened only when it is needed.
 
         Along one branch, commits were published in the order of their versions, so newest first is the
         order of the files and, within one, of the versions.
         """
         yield from _by_version(filter(search.fits, reading.state.tail))
-        for span in reversed(spans):
+
+        def read(span: Span) -> pa.Table:
             # Planning a filter costs more than reading a small file whole.
-            where = search.where if span.rows > ROWS_READ_WHOLE_MAX else None
-            found = (rows.decode_commit(row) for row in reading.at.read(span.file, where).to_pylist())
+            return reading.at.read(span.file, search.where if span.rows > ROWS_READ_WHOLE_MAX else None)
+
+        older = tuple(reversed(spans))
+        for table in read_ahead(read, older, ahead) if ahead and len(older) > 1 else map(read, older):
+            found = (rows.decode_commit(row) for row in table.to_pylist())
             yield from _by_version(filter(search.fits, found))
 
     def schema(self, reading: Reading, digest: str) -> SchemaRow | None:
