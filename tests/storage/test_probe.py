@@ -1,18 +1,23 @@
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
 from omnigraph.errors import ObjectExistsError, ObjectNotFoundError, StorageError, UnsafeStoreError
 from omnigraph.ids import Sources
+from omnigraph.observing import Threads
 from omnigraph.storage.objects import open_objects
 from omnigraph.storage.probe import refuse_unsafe_store
 from omnigraph.storage.roots import GraphRoot
 from omnigraph.testing.memory import MemoryObjects
 from omnigraph.testing.s3_proxy import S3Proxy
 from omnigraph.testing.s3_server import SeaweedServer
+
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -83,6 +88,28 @@ def test_an_unsafe_store_is_refused_with_a_remedy_and_left_clean(
         refuse_unsafe_store(store, mint)
     assert observed in str(refused.value)
     assert [info.key for info in store.list()] == ["__probe/of/another"]
+
+
+@pytest.mark.timeout(60)
+def test_a_race_that_is_lost_early_waits_for_those_that_are_still_being_started(
+    mint: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starters: list[int] = []
+
+    class Hesitant(Threads):
+        def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+            if threading.current_thread() is not threading.main_thread():  # a referee, who starts racers
+                me = threading.get_ident()
+                if me in starters and me != starters[0]:
+                    time.sleep(0.05)
+                starters.append(me)
+            return super().submit(fn, *args, **kwargs)
+
+    monkeypatch.setattr("omnigraph.storage.probe.Threads", Hesitant)
+    store = Forgetful()
+    with pytest.raises(UnsafeStoreError, match="not the one of the put that succeeded"):
+        refuse_unsafe_store(store, mint)
+    assert list(store.list()) == []
 
 
 def test_a_safe_store_passes_and_is_left_clean(mint: Callable[[], str]) -> None:

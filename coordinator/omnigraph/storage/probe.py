@@ -3,11 +3,11 @@
 import contextlib
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
 from omnigraph.errors import ObjectExistsError, ObjectNotFoundError, OmnigraphError, StorageError, UnsafeStoreError
+from omnigraph.observing import Threads
 from omnigraph.storage.layout import PROBE
 from omnigraph.storage.objects import ObjectStore, ObstoreObjects
 
@@ -46,9 +46,12 @@ def refuse_unsafe_store(objects: ObjectStore, mint: Callable[[], str]) -> None:
 def _probe(objects: ObjectStore, keys: list[str]) -> None:
     sequence, *races = keys
     _check_sequence(objects, sequence)
-    with ThreadPoolExecutor(RACE_THREADS) as pool:
-        for key in races:
-            _check_race(objects, key, pool)
+    if not races:
+        return
+    # All races at once: a store that lets the losers of one wait lets those of all wait together.
+    # The referees leave first: racers wait for each other, so nobody may be turned away while some are being started.
+    with Threads(len(races) * RACE_THREADS) as pool, Threads(len(races)) as referees:
+        list(referees.map(lambda key: _check_race(objects, key, pool), races))
 
 
 def _check_sequence(objects: ObjectStore, key: str) -> None:
@@ -60,7 +63,7 @@ def _check_sequence(objects: ObjectStore, key: str) -> None:
         raise _unsafe("a refused create-only put changed the object")
 
 
-def _check_race(objects: ObjectStore, key: str, pool: ThreadPoolExecutor) -> None:
+def _check_race(objects: ObjectStore, key: str, pool: Threads) -> None:
     """Let threads create the same object at once: one must win, and its body must be the one stored."""
     start = threading.Barrier(RACE_THREADS)
 
