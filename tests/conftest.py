@@ -3,11 +3,16 @@
 import itertools
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from omnigraph.testing import on_s3
 from omnigraph.testing.s3_server import SeaweedServer
+
+ON_S3 = os.environ.get("OMNIGRAPH_TEST_STORE") == "s3"
+LOOK_INTO_FOLDERS = frozenset((Path(__file__).parent / "on_s3" / "local.txt").read_text(encoding="utf-8").split())
 
 pytest.register_assert_rewrite("omnigraph.testing.object_contract")
 
@@ -26,6 +31,10 @@ settings.load_profile("deep" if os.environ.get("OMNIGRAPH_DEEP") == "1" else "qu
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Start with what takes minutes, so that no process is left alone with it at the end."""
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
+    if ON_S3:
+        for item in items:
+            if item.nodeid.partition("[")[0] in LOOK_INTO_FOLDERS:
+                item.add_marker(pytest.mark.skip(reason="looks into its graph's folder itself"))
 
 
 @pytest.fixture(scope="session")
@@ -34,6 +43,16 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeaweedServe
     with SeaweedServer(tmp_path_factory.mktemp("s3")) as server:
         server.create_bucket("omnigraph")
         yield server
+
+
+@pytest.fixture(scope="session", autouse=ON_S3)
+def _graphs_on_s3(s3_server: SeaweedServer) -> Iterator[None]:
+    """Make every graph of the session on its S3 server, wherever a test says it should be."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in on_s3.settings(s3_server).items():
+            patch.setenv(name, value)
+        on_s3.move_graphs()
+        yield
 
 
 @pytest.fixture(scope="session")

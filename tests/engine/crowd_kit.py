@@ -11,6 +11,7 @@ from typing import Any
 import omnigraph as og
 from omnigraph.errors import OmnigraphError
 from omnigraph.storage import turns
+from omnigraph.testing.places import place
 
 
 @dataclass(slots=True)
@@ -39,7 +40,7 @@ class Crowd:
 
     @property
     def promises(self) -> list[Path]:
-        return list((Path(self.root) / "__recovery").glob("*.json"))
+        return list((place(self.root) / "__recovery").glob("*.json"))
 
 
 @contextmanager

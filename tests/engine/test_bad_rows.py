@@ -10,6 +10,7 @@ import pytest
 import omnigraph as og
 from omnigraph.engine.transaction import Transaction
 from omnigraph.errors import InvalidDataError, OmnigraphError, TypeNotFoundError
+from omnigraph.testing.places import place
 
 SCHEMA = """
 node Person { name: String @key  age: I32?  email: String }
@@ -95,7 +96,7 @@ def state(graph: og.Graph) -> tuple[str, list[Any], int, int]:
 def check_untouched(graph: og.Graph, before: tuple[str, list[Any], int, int]) -> None:
     """Nothing is visible, nothing is promised, and the handle and the graph are as good as before."""
     assert state(graph) == before
-    assert not list((Path(graph.root) / "__recovery").glob("*"))
+    assert not list((place(graph.root) / "__recovery").glob("*"))
     for handle in (graph, og.open(graph.root)):
         version = handle.refresh().version
         with handle.transaction() as tx:
@@ -218,4 +219,4 @@ def test_a_string_of_twenty_megabytes_is_kept_whole(graph: og.Graph, verb: str) 
     rows = {row["id"]: row["email"] for row in graph.snapshot().read("Person").to_pylist()}
     assert rows["big"] == text
     assert rows["small"] == "x"
-    assert not list((Path(graph.root) / "__recovery").glob("*"))
+    assert not list((place(graph.root) / "__recovery").glob("*"))

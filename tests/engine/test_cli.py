@@ -7,6 +7,7 @@ from tests.engine.cli_kit import BRANCH_KEYS, COMMIT_KEYS, SCHEMA, TAG_KEYS, gra
 
 import omnigraph as og
 from omnigraph.cli.output import Exit
+from omnigraph.testing.places import place
 
 __all__ = ["graph", "wide_terminal"]  # fixtures
 
@@ -98,7 +99,7 @@ def test_the_version_is_that_of_the_package() -> None:
 
 def test_commands_that_only_look_write_nothing(graph: og.Graph) -> None:
     def stored() -> dict[str, int]:
-        return {str(path): path.stat().st_mtime_ns for path in Path(graph.root).rglob("*")}
+        return {str(path): path.stat().st_mtime_ns for path in place(graph.root).rglob("*")}
 
     before = stored()
     for command in ("snapshot", "branch list", "tag list", "commit list", "schema show"):

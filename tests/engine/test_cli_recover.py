@@ -16,6 +16,7 @@ import omnigraph as og
 from omnigraph.cli.output import Exit
 from omnigraph.engine.committer import Committer, Progress
 from omnigraph.errors import OmnigraphError, ReadOnlyError
+from omnigraph.testing.places import place
 
 __all__ = ["graph", "wide_terminal"]  # fixtures
 
@@ -32,7 +33,7 @@ AUDIT_KEYS = {"operation", "kind", "commit", "original_actor", "writer", "branch
 
 
 def promises(graph: og.Graph) -> list[Path]:
-    return sorted((Path(graph.root) / "__recovery").glob("*.json"))
+    return sorted((place(graph.root) / "__recovery").glob("*.json"))
 
 
 def killed_writer(graph: og.Graph) -> dict[str, Any]:
@@ -87,7 +88,7 @@ def test_recover_finishes_a_promise_now_and_tells_machines(graph: og.Graph) -> N
 
 def test_recover_tells_people_what_was_given_up_and_why(graph: og.Graph) -> None:
     promise = silent_writer(graph)
-    for file in Path(graph.root).glob("nodes/*/data/*.lance"):
+    for file in place(graph.root).glob("nodes/*/data/*.lance"):
         if file.name in json.dumps(promise):
             file.unlink()
     told = run("recover", graph.root).out
@@ -161,7 +162,7 @@ def test_a_promise_that_can_not_be_read_ends_with_six_names_the_file_and_is_kept
     assert promises(graph)[0].read_text() == body
     assert run("branch", "list", graph.root).code == Exit.DONE, "readers are not affected"
     assert run("recover", graph.root, "--list", "--json").json == []
-    promises(graph)[0].rename(Path(graph.root) / "__recovery" / "set-aside.txt")
+    promises(graph)[0].rename(place(graph.root) / "__recovery" / "set-aside.txt")
     assert run("recover", graph.root).out == "nothing to recover\n"
 
 

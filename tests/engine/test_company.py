@@ -16,6 +16,7 @@ from omnigraph.engine.company import Company
 from omnigraph.errors import InvalidDataError
 from omnigraph.storage import turns
 from omnigraph.storage.sidecars import Sidecars
+from omnigraph.testing.places import place
 
 SCHEMA = "node Person { name: String @key  age: I32? }\nnode Event { what: String }"
 
@@ -118,7 +119,7 @@ def test_a_promise_nobody_can_read_does_not_stop_the_others(graph: og.Graph) -> 
     with crowd(graph) as gathered:
         gathered.add("a", people("a"))
         gathered.add("b", people("b"))
-        (Path(graph.root) / "__recovery" / "01K00000000000000000000000.json").write_text("not a promise")
+        (place(graph.root) / "__recovery" / "01K00000000000000000000000.json").write_text("not a promise")
     assert all(isinstance(told, og.Receipt) for told in gathered.told.values())
 
 
@@ -178,7 +179,7 @@ def test_an_id_that_another_process_wrote_meanwhile_is_found_by_whoever_seals(gr
     with pytest.raises(InvalidDataError, match="theirs"), graph.transaction() as tx:
         tx.append("Person", [{"name": "theirs"}])
     assert names(graph) == ["first", "theirs"]
-    assert list((Path(graph.root) / "__recovery").glob("*.json")) == []
+    assert list((place(graph.root) / "__recovery").glob("*.json")) == []
     with graph.transaction() as tx:
         tx.append("Person", [{"name": "ours"}])
     assert names(graph) == ["first", "ours", "theirs"]

@@ -19,6 +19,7 @@ from omnigraph.errors import (
 from omnigraph.rules import constraints, row_checks
 from omnigraph.storage.embedded import EmbeddedEngine
 from omnigraph.storage.relations import Relation, Values
+from omnigraph.testing.places import beside, place
 
 
 @pytest.fixture(params=["looked up", "spread"])
@@ -50,7 +51,7 @@ def by_overwriting(graph: og.Graph, type: str, rows: Rows) -> None:
 
 def by_loading(graph: og.Graph, type: str, rows: Rows) -> None:
     records = [*(record(type, row) for row in rows), *(record("Plays", row) for row in plays_for(rows, type))]
-    file = Path(graph.root).parent / "load.jsonl"
+    file = beside(graph.root) / "load.jsonl"
     file.write_text("\n".join(json.dumps(one) for one in records))
     graph.load(file)
 
@@ -110,7 +111,7 @@ def test_what_is_wrong_is_refused_and_nothing_is_published(graph: og.Graph, name
         assert isinstance(refused.value, case.error)
         assert case.says in str(refused.value)
     assert graph.refresh() == before
-    assert not list((Path(graph.root) / "__recovery").glob("*"))
+    assert not list((place(graph.root) / "__recovery").glob("*"))
     by_verb("upsert")(graph, "Team", [{"name": "green"}])  # nothing is in the way
 
 

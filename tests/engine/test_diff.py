@@ -16,6 +16,7 @@ from omnigraph.errors import CommitNotFoundError, RefNotFoundError, TypeNotFound
 from omnigraph.model.schema import NodeType
 from omnigraph.rules.row_changes import compared
 from omnigraph.rules.schema_compile import FreshIds, compile_schema
+from omnigraph.testing.places import place
 
 SCHEMA = """
 node Person { name: String @key  age: I32?  score: F64?  bio: String? }
@@ -265,9 +266,9 @@ def test_a_difference_says_what_it_is_in_plain_values_and_in_a_notebook(graph: o
 
 def test_a_read_only_graph_can_be_compared(graph: og.Graph) -> None:
     upsert(graph, {"name": "new"})
-    files = sorted(Path(graph.root).rglob("*"))
+    files = sorted(place(graph.root).rglob("*"))
     assert list(rows(og.open(graph.root, read_only=True).diff("main@2", "main"))) == ["new"]
-    assert sorted(Path(graph.root).rglob("*")) == files
+    assert sorted(place(graph.root).rglob("*")) == files
 
 
 # -- schemas that differ --------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from omnigraph.errors import (
 )
 from omnigraph.ids import is_ulid
 from omnigraph.testing.commits import bare_commit, session_of
+from omnigraph.testing.places import place
 from omnigraph.testing.s3_server import SeaweedServer
 
 SCHEMA = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person"
@@ -349,7 +350,7 @@ def test_a_publish_that_was_under_way_when_the_format_changed_changes_nothing_vi
         tx.__exit__(None, None, None)
     assert is_ulid(unknown.value.commit)
     assert unknown.value.commit in str(unknown.value)
-    [promise] = (tmp_path / "g" / "__recovery").iterdir()
+    [promise] = (place(tmp_path / "g") / "__recovery").iterdir()
     assert f'"commit": "{unknown.value.commit}"' in promise.read_text(), "only a newer omnigraph may decide about it"
     with pytest.raises(UnsupportedFormatError, match="upgrade omnigraph"):
         bare_commit(graph, stale=True)

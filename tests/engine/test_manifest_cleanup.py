@@ -19,6 +19,7 @@ from omnigraph.storage.manifest import CLOCK_GRAIN, READER_GRACE, Manifest, Swep
 from omnigraph.storage.objects import open_objects
 from omnigraph.storage.roots import GraphRoot
 from omnigraph.testing.commits import bare_commit, session_of
+from omnigraph.testing.places import place
 from omnigraph.testing.s3_server import SeaweedServer
 
 SCHEMA = "node Person { name: String @key }"
@@ -45,7 +46,7 @@ def manifest_of(graph: Graph) -> Manifest:
 
 
 def stored(graph: Graph, folder: str, pattern: str) -> list[Path]:
-    return sorted((Path(graph.root) / folder).glob(pattern))
+    return sorted((place(graph.root) / folder).glob(pattern))
 
 
 def data_files(graph: Graph) -> set[str]:
@@ -59,7 +60,7 @@ def named_files(graph: Graph) -> set[str]:
 def age(graph: Graph, by: timedelta) -> None:
     """Make everything in the manifest that old."""
     then = time.time() - by.total_seconds()
-    for path in (Path(graph.root) / layout.MANIFEST).rglob("*"):
+    for path in (place(graph.root) / layout.MANIFEST).rglob("*"):
         os.utime(path, (then, then))
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import lance
@@ -25,6 +24,7 @@ from omnigraph.errors import (
 )
 from omnigraph.model.merges import MergeResult, Outcome
 from omnigraph.testing.commits import session_of
+from omnigraph.testing.places import place
 from omnigraph.testing.s3_server import SeaweedServer
 
 __all__ = ["graph"]  # a fixture
@@ -95,7 +95,7 @@ def test_rows_that_were_merged_keep_what_lance_knows_them_by(graph: og.Graph) ->
     def row_ids(branch: str = "main") -> dict[str, int]:
         kind = graph.snapshot(branch).catalog.type("Person")
         pin = graph.snapshot(branch).commit.pins[kind.table_id]
-        (folder,) = Path(graph.root).glob(f"nodes/{kind.table_id}")
+        (folder,) = place(graph.root).glob(f"nodes/{kind.table_id}")
         found = lance.dataset(str(folder), version=pin.lance_version).to_table(columns=["id"], with_row_id=True)
         return {str(row["id"]): int(row["_rowid"]) for row in found.to_pylist()}
 

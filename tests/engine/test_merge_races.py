@@ -19,6 +19,7 @@ from omnigraph.model.merges import Outcome
 from omnigraph.model.sidecar import MERGE_NUMBER, Sidecar
 from omnigraph.storage.layout import RECOVERY
 from omnigraph.testing.crash_writers import Arrival, planned
+from omnigraph.testing.places import place
 
 BARRIER_SECONDS_MAX = 120.0
 
@@ -183,7 +184,7 @@ def test_a_target_that_never_stands_still_is_contention_and_nothing_is_merged(
     with pytest.raises(ContentionError, match="kept changing"):
         graph.branches.merge("review")
     assert "review" not in ages(graph)
-    assert not list((Path(graph.root) / RECOVERY).glob("*.json"))
+    assert not list((place(graph.root) / RECOVERY).glob("*.json"))
 
 
 # -- merges that were cut off ---------------------------------------------------------------------------
@@ -192,7 +193,7 @@ def test_a_target_that_never_stands_still_is_contention_and_nothing_is_merged(
 def cut_off(graph: og.Graph, at: Failpoint = Failpoint.AFTER_SEALS) -> Sidecar:
     with planned(Arrival(at, 1).plan("raise")), pytest.raises(FailpointError):
         graph.branches.merge("review", actor="bo")
-    (path,) = (Path(graph.root) / RECOVERY).glob("*.json")
+    (path,) = (place(graph.root) / RECOVERY).glob("*.json")
     return Sidecar.from_bytes(path.read_bytes(), path.name)
 
 
@@ -223,7 +224,7 @@ def test_a_forward_that_recovery_finishes_adopts_every_table_and_keeps_both_pare
 def test_a_merge_that_was_overtaken_is_given_up_by_recovery(graph: og.Graph) -> None:
     diverged(graph, "review")
     cut_off(graph)
-    (sidecar,) = (Path(graph.root) / RECOVERY).glob("*.json")
+    (sidecar,) = (place(graph.root) / RECOVERY).glob("*.json")
     aside = sidecar.rename(Path(graph.root).with_suffix(".aside"))
     upsert(og.open(graph.root), "main", person("p1", age=-1))
     aside.rename(sidecar)

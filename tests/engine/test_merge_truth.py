@@ -22,6 +22,7 @@ from tests.engine.truth_kit import (
 )
 
 import omnigraph as og
+from omnigraph.testing.places import place
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +80,6 @@ def test_what_a_cell_policy_merges_has_the_change_of_both_sides(graph: og.Graph)
 
 def test_the_folder_of_a_truth_table_is_not_written_to_by_a_refused_merge(graph: og.Graph, tmp_path: Path) -> None:
     graph.branches.create("refused", from_=branch_of("update", 1))
-    files = sorted(str(path) for path in Path(graph.root).rglob("*") if path.is_file())
+    files = sorted(str(path) for path in place(graph.root).rglob("*") if path.is_file())
     assert merged(graph, branch_of("update", 0), "refused")[0] == "Conflicts"
-    assert sorted(str(path) for path in Path(graph.root).rglob("*") if path.is_file()) == files
+    assert sorted(str(path) for path in place(graph.root).rglob("*") if path.is_file()) == files

@@ -14,6 +14,7 @@ from omnigraph.errors import ContentionError, OutdatedFormatError, UnsupportedFo
 from omnigraph.model.manifest import FORMAT_VERSION
 from omnigraph.storage.manifest import Manifest
 from omnigraph.testing.commits import bare_commit, session_of
+from omnigraph.testing.places import place
 
 SCHEMA = "node Person { name: String @key }"
 
@@ -39,7 +40,7 @@ def stamped(graph: og.Graph, stamp: int) -> Manifest:
 
 
 def files_of(graph: og.Graph) -> dict[str, int]:
-    return {str(path): path.stat().st_mtime_ns for path in Path(graph.root).rglob("*")}
+    return {str(path): path.stat().st_mtime_ns for path in place(graph.root).rglob("*")}
 
 
 def test_steps_are_taken_in_order_and_the_stamp_follows_each(graph: og.Graph) -> None:

@@ -22,6 +22,7 @@ from omnigraph.errors import (
     VersionConflictError,
 )
 from omnigraph.rules import constraints, row_checks
+from omnigraph.testing.places import beside
 
 GOOD = person("Good", mood="good")
 """A row that is always right; it comes with the play that it must have."""
@@ -68,7 +69,7 @@ def by_loading(graph: og.Graph, type: str, rows: Rows) -> Any:
     records = [record("Person", row) for row in people]
     records += [record("Plays", row) for row in plays_for(people, "Person")]
     records += [] if type == "Person" else [record(type, row) for row in rows]
-    file = Path(graph.root).parent / "load.jsonl"
+    file = beside(graph.root) / "load.jsonl"
     file.write_text("\n".join(json.dumps(one) for one in records))
     return graph.load(file, constraints="quarantine")
 
@@ -402,7 +403,7 @@ def test_many_rows_are_sorted_out_on_disk_and_given_back_in_order(graph: og.Grap
 
 
 def loaded(graph: og.Graph, name: str, text: str, **more: Any) -> og.LoadResult:
-    file = Path(graph.root).parent / name
+    file = beside(graph.root) / name
     file.write_text(text)
     return graph.load(file, constraints="quarantine", **more)
 
@@ -468,7 +469,7 @@ def test_a_table_all_of_whose_records_are_rejected_is_overwritten_all_the_same(t
 
 
 def test_the_command_writes_what_was_rejected_into_a_file_that_loads_once_it_is_mended(graph: og.Graph) -> None:
-    source, target = Path(graph.root).parent / "Knows.csv", Path(graph.root).parent / "bad.jsonl"
+    source, target = beside(graph.root) / "Knows.csv", beside(graph.root) / "bad.jsonl"
     source.write_text("src,dst,since\nAnn,Bob,2000\nAnn,Nobody,2001\n")
     command = ["load", graph.root, str(source), "--constraints", "quarantine", "--rejected", str(target)]
     assert "to an existing Person (1)" in run(*command).out

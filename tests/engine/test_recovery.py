@@ -32,6 +32,7 @@ from omnigraph.testing.crash_writers import (
     write,
     write_next,
 )
+from omnigraph.testing.places import place
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def sidecars(root: Path) -> list[Path]:
-    return sorted((root / RECOVERY).glob("*.json"))
+    return sorted((place(root) / RECOVERY).glob("*.json"))
 
 
 def promise(root: Path) -> Sidecar:

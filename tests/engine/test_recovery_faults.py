@@ -19,6 +19,7 @@ from omnigraph.storage.layout import AUDIT, RECOVERY
 from omnigraph.storage.objects import ObjectInfo, ObjectStore, open_objects
 from omnigraph.testing.commits import session_of
 from omnigraph.testing.crash_writers import ACTOR, Arrival, new_graph, planned, state_of, write, write_next
+from omnigraph.testing.places import place
 
 _T = TypeVar("_T")
 
@@ -68,7 +69,7 @@ class Store:
 
     @property
     def sidecars(self) -> list[Path]:
-        return sorted((self.root / RECOVERY).glob("*.json"))
+        return sorted((place(self.root) / RECOVERY).glob("*.json"))
 
     def open(self) -> og.Graph:
         return og.open(self.root)
@@ -195,7 +196,7 @@ def test_a_promise_that_can_not_be_understood_is_refused_loudly_and_kept(store: 
     living = store.open()
     before = state_of(living)
     name = session_of(living).sources.mint()
-    path = store.root / RECOVERY / f"{name}.json"
+    path = place(store.root) / RECOVERY / f"{name}.json"
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(STRANGE[what])
     for act in (store.open, living.recover, lambda: write_next(living, "Zoe")):
@@ -224,7 +225,7 @@ def test_a_promise_of_a_process_number_no_machine_has_is_settled_or_refused_with
 
 @pytest.mark.parametrize("name", ["readme.txt", "not-an-id.json", ".tmp-1234"])
 def test_other_files_beside_the_promises_are_nobodys_business(store: Store, name: str) -> None:
-    path = store.root / RECOVERY / name
+    path = place(store.root) / RECOVERY / name
     path.parent.mkdir(exist_ok=True)
     path.write_text("something", encoding="utf-8")
     write_next(store.open(), "Zoe")

@@ -16,6 +16,7 @@ from omnigraph.cli.output import Exit
 from omnigraph.errors import BranchNotFoundError, InvalidOptionError, RefNotFoundError
 from omnigraph.report.crash_summary import CrashSummary, shipped
 from omnigraph.testing.commits import bare_commit
+from omnigraph.testing.places import place
 from omnigraph.testing.s3_server import SeaweedServer
 
 __all__ = ["wide_terminal"]  # a fixture
@@ -139,7 +140,7 @@ def killed(graph: og.Graph, monkeypatch: pytest.MonkeyPatch) -> str:
         patch.setattr("omnigraph.engine.sealing.Sealer.seal", die)
         with pytest.raises(KeyboardInterrupt), other.transaction() as tx:
             tx.append("Person", [person("Promised")])
-    [promise] = (Path(graph.root) / "__recovery").glob("*.json")
+    [promise] = (place(graph.root) / "__recovery").glob("*.json")
     body = json.loads(promise.read_bytes()) | {"owner": ["another-host", 1]}
     promise.write_text(json.dumps(body))
     return str(body["commit"])
@@ -239,7 +240,7 @@ def test_of_a_long_history_only_the_newest_commits_are_drawn_and_the_rest_is_cou
 
 
 def test_a_table_that_can_not_be_read_says_why_and_the_rest_is_told(graph: og.Graph) -> None:
-    [table] = (Path(graph.root) / "nodes").iterdir()
+    [table] = (place(graph.root) / "nodes").iterdir()
     for file in (table / "_versions").rglob("*.manifest"):
         file.unlink()
     page = Page(spawn("report", graph.root, "-o", "-").out)  # a process that has never seen it whole
@@ -261,7 +262,7 @@ def test_a_report_is_about_the_branch_that_is_named_and_about_that_of_the_handle
 def test_a_report_is_written_whole_or_not_at_all_and_a_graph_that_is_read_only_is_left_as_it_is(
     graph: og.Graph, tmp_path: Path
 ) -> None:
-    before = sorted(Path(graph.root).rglob("*"))
+    before = sorted(place(graph.root).rglob("*"))
     path = tmp_path / "out" / "report.html"
     with pytest.raises(InvalidOptionError, match="can not be written"):
         graph.report(path)
@@ -270,7 +271,7 @@ def test_a_report_is_written_whole_or_not_at_all_and_a_graph_that_is_read_only_i
     made = reader.report(path)
     assert path.read_text(encoding="utf-8") == made.html
     assert list(path.parent.iterdir()) == [path]
-    assert sorted(Path(graph.root).rglob("*")) == before
+    assert sorted(place(graph.root).rglob("*")) == before
 
 
 def test_graphs_snapshots_logs_histories_schemas_and_reports_draw_themselves_in_a_notebook(graph: og.Graph) -> None:

@@ -20,6 +20,7 @@ from omnigraph.errors import (
     TypeNotFoundError,
 )
 from omnigraph.model.schema_plan import Cost, StepKind
+from omnigraph.testing.places import place
 
 PERSON = "node Person { name: String @key  age: I32? }"
 
@@ -148,7 +149,7 @@ def test_a_hard_drop_leaves_the_values_in_no_file_of_the_new_commit(graph: og.Gr
     graph.schema.apply(body("age: I32?", 'secret: String @backfill("hush-hush-hush")'))
     graph.schema.apply(body("age: I32?"), allow_data_loss=True)
     pin = next(iter(graph.refresh().pins.values()))
-    (table,) = (Path(graph.root) / "nodes").iterdir()
+    (table,) = (place(graph.root) / "nodes").iterdir()
     files = [
         file.path
         for part in lance.dataset(table, version=pin.lance_version).get_fragments()

@@ -17,6 +17,7 @@ from omnigraph.errors import (
     NotPermittedError,
     TypeNotFoundError,
 )
+from omnigraph.testing.places import place
 
 SCHEMA = """
 node Person { name: String @key  age: I32? }
@@ -52,7 +53,7 @@ def inserted(rows: int) -> dict[str, int]:
 
 def data_files(graph: og.Graph, key: str) -> list[Path]:
     table = graph.catalog(graph.refresh()).table_type(key)
-    return sorted(Path(graph.root).glob(f"*/{table.table_id}/data/*.lance"))
+    return sorted(place(graph.root).glob(f"*/{table.table_id}/data/*.lance"))
 
 
 # -- all or nothing -----------------------------------------------------------------------------------
@@ -171,7 +172,7 @@ def test_a_transaction_without_rows_makes_no_commit(graph: og.Graph) -> None:
 def test_a_transaction_without_rows_leaves_no_files(graph: og.Graph, rows: Any) -> None:
     with graph.transaction() as tx:
         tx.append("Person", rows)
-    assert not (Path(graph.root) / "nodes").exists()
+    assert not (place(graph.root) / "nodes").exists()
 
 
 def test_an_empty_list_of_rows_is_nothing_to_do(graph: og.Graph) -> None:

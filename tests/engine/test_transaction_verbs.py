@@ -16,6 +16,7 @@ from omnigraph.errors import (
     TransactionStateError,
     VersionConflictError,
 )
+from omnigraph.testing.places import place
 
 SCHEMA = """
 node Person { name: String @key  age: I32? }
@@ -56,7 +57,7 @@ def counts(receipt: og.Receipt, key: str = "node:Person") -> tuple[int, int, int
 
 
 def files(graph: og.Graph) -> list[str]:
-    root = Path(graph.root)
+    root = place(graph.root)
     return sorted(str(file.relative_to(root)) for file in root.rglob("*") if file.is_file())
 
 
@@ -373,7 +374,7 @@ def test_strict_work_on_a_table_that_moved_is_a_conflict_with_the_facts(graph: o
     race = {"table_key": "node:Person", "expected": 1, "actual": 2}
     assert (lost.value.to_dict()["manifest_conflict"], lost.value.retryable) == (race, True)
     assert (graph.refresh().version, ages(graph)) == (3, {"Ann": 41, "Bob": 7, "Cid": 1})
-    assert not list((Path(graph.root) / "__recovery").iterdir())
+    assert not list((place(graph.root) / "__recovery").iterdir())
 
 
 def test_an_upsert_that_was_overtaken_lands_on_the_newer_table_and_counts_what_it_did_there(graph: og.Graph) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import InvalidOptionError
+from omnigraph.testing.places import place
 
 SCHEMA = "node Person { name: String @key  age: I32? }\nnode Event { what: String }\n"
 
@@ -33,7 +34,7 @@ def done(graph: og.Graph, *writes: Write, **how: Any) -> og.Receipt:
 
 
 def files(graph: og.Graph) -> list[str]:
-    root = Path(graph.root)
+    root = place(graph.root)
     return sorted(str(file.relative_to(root)) for file in root.rglob("*") if file.is_file())
 
 
@@ -58,7 +59,7 @@ def test_of_two_handles_that_race_with_one_txn_one_lands_and_the_other_is_its_re
     late.__exit__(None, None, None)
     assert (late.receipt.rerun, late.receipt.commit) == (True, first.commit)
     assert (graph.snapshot().count("Event"), graph.refresh().id) == (1, first.commit)
-    assert not list((Path(graph.root) / "__recovery").iterdir())
+    assert not list((place(graph.root) / "__recovery").iterdir())
 
 
 @pytest.mark.parametrize("verb", ["append", "overwrite"])
@@ -79,7 +80,7 @@ def test_a_rerun_is_known_after_every_file_of_the_first_run_was_cleaned_up(graph
     gone = [name for name in written if name.startswith("nodes/")]
     assert any("/data/" in name for name in gone)
     for name in gone:
-        (Path(graph.root) / name).unlink()
+        (place(graph.root) / name).unlink()
     head = graph.refresh().id
     for handle in (graph, og.open(graph.root)):
         again = done(handle, lambda tx: tx.append("Person", aged(Cid=1)), txn=("app", 7))

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import lance
 import pyarrow as pa
@@ -16,6 +17,7 @@ from omnigraph.engine.changes import AddCommit
 from omnigraph.ids import CommitId
 from omnigraph.model.verifying import Problem
 from omnigraph.rules.refs import Draft
+from omnigraph.testing.places import place
 
 
 @pytest.fixture
@@ -36,9 +38,9 @@ def graph(root: Path) -> og.Graph:
     return made
 
 
-def folder(graph: og.Graph, type: str) -> Path:
+def folder(graph: og.Graph, type: str) -> Any:
     kind = graph.snapshot().catalog.table_type(type)
-    return Path(graph.root) / f"{kind.table.kind.value}s" / kind.table_id
+    return place(graph.root) / f"{kind.table.kind.value}s" / kind.table_id
 
 
 def problems(graph: og.Graph, *, deep: bool = False) -> set[tuple[str, str]]:

@@ -13,6 +13,7 @@ import pytest
 import omnigraph as og
 from omnigraph.engine.transaction import Transaction
 from omnigraph.errors import InvalidDataError, OmnigraphError, VersionConflictError
+from omnigraph.testing.places import place
 from omnigraph.testing.worker import SCHEMA as WORKER_SCHEMA
 from omnigraph.testing.worker import orders, start
 
@@ -57,7 +58,7 @@ def ages(graph: og.Graph, branch: str = "main") -> dict[str, int]:
 
 
 def sidecars(graph: og.Graph) -> list[str]:
-    return sorted(path.name for path in (Path(graph.root) / "__recovery").glob("*"))
+    return sorted(path.name for path in (place(graph.root) / "__recovery").glob("*"))
 
 
 def all_at_once(count: int, work: Callable[[int, threading.Barrier], T]) -> list[T]:

@@ -15,6 +15,7 @@ import omnigraph as og
 from omnigraph.engine.transaction import Transaction
 from omnigraph.errors import OmnigraphError, VersionConflictError
 from omnigraph.testing.commits import session_of
+from omnigraph.testing.places import place
 
 SCHEMA = "node Person { name: String @key  age: I32? }\nnode Event { what: String }"
 BARRIER_SECONDS_MAX = 120.0
@@ -39,7 +40,7 @@ def names(graph: og.Graph, branch: str = "main") -> list[str]:
 
 
 def no_sidecars(graph: og.Graph) -> bool:
-    return not list((Path(graph.root) / "__recovery").glob("*"))
+    return not list((place(graph.root) / "__recovery").glob("*"))
 
 
 def add(graph: og.Graph, *given: str, branch: str = "main", txn: tuple[str, int] | None = None) -> og.Receipt:

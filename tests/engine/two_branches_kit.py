@@ -7,6 +7,7 @@ import pytest
 from tests.engine.merge_kit import SCHEMA, boss, knows, person
 
 import omnigraph as og
+from omnigraph.testing.places import place
 
 
 @pytest.fixture
@@ -57,5 +58,5 @@ def ages(graph: og.Graph, branch: str = "main") -> dict[str, int | None]:
 
 
 def files(graph: og.Graph) -> dict[str, bytes]:
-    root = Path(graph.root)
+    root = place(graph.root)
     return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}

@@ -4,13 +4,14 @@ Afterwards the graph is what its commit log says, the log has everything that wa
 that was refused, and one open tidies up.
 """
 
+import json
 import os
 import random
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,13 @@ import pytest
 import omnigraph as og
 from omnigraph.failpoints import ENABLE_VARIABLE, POINTS_VARIABLE, Failpoint
 from omnigraph.model.lineage import Commit
+from omnigraph.storage.layout import RECOVERY
+from omnigraph.testing.commits import session_of
+from omnigraph.testing.s3_server import SeaweedServer
 from omnigraph.testing.storm import (
     BRANCHES,
     SCHEMA,
+    STORAGE_VARIABLE,
     TABLES,
     Account,
     Content,
@@ -42,12 +47,12 @@ Recorder = Callable[[str, object], None]
 
 
 def sidecars(graph: og.Graph) -> list[str]:
-    return sorted(path.name for path in (Path(graph.root) / "__recovery").glob("*"))
+    return sorted(info.key for info in session_of(graph).objects.list(RECOVERY))
 
 
-def new_graph(folder: Path) -> og.Graph:
+def new_graph(root: Path | str, options: Mapping[str, str] | None = None) -> og.Graph:
     """A graph with some rows in every table, and a branch that has them too."""
-    graph = og.init(folder / "g", SCHEMA)
+    graph = og.init(root, SCHEMA, storage_options=options)
     steps = tuple(Step(verb="append", table=table, rows={f"s{n}": n for n in range(20)}) for table in TABLES)
     carry_out(graph, Operation(name="first", branch="main", steps=steps))
     graph.branches.create("side")
@@ -102,16 +107,17 @@ def by_operation(logs: dict[str, list[Commit]]) -> dict[str, list[Commit]]:
 
 
 LAST_WORDS = """
-import sys, omnigraph
-from omnigraph.testing.storm import Operation, Step, carry_out
-graph = omnigraph.open(sys.argv[1])
+import json, os, sys, omnigraph
+from omnigraph.testing.storm import STORAGE_VARIABLE, Operation, Step, carry_out
+graph = omnigraph.open(sys.argv[1], storage_options=json.loads(os.environ[STORAGE_VARIABLE]))
 carry_out(graph, Operation(name="dying", branch="main", steps=(Step(verb="append", table="Ant", rows={"dying": 1}),)))
 """
 
 
-def die_with_a_promise(root: str) -> None:
+def die_with_a_promise(root: str, options: Mapping[str, str] | None = None) -> None:
     """Have a process die between sealing and publishing."""
-    environment = {**os.environ, ENABLE_VARIABLE: "1", POINTS_VARIABLE: f"{Failpoint.AFTER_SEALS}=kill"}
+    points = {ENABLE_VARIABLE: "1", POINTS_VARIABLE: f"{Failpoint.AFTER_SEALS}=kill"}
+    environment = {**os.environ, **points, STORAGE_VARIABLE: json.dumps(options)}
     ended = subprocess.run([sys.executable, "-c", LAST_WORDS, root], env=environment, check=False)
     assert ended.returncode == -9
 
@@ -119,7 +125,7 @@ def die_with_a_promise(root: str) -> None:
 def test_the_graph_is_what_its_log_says_after_a_third_of_the_processes_were_killed(
     tmp_path: Path, record_property: Recorder
 ) -> None:
-    graph = new_graph(tmp_path)
+    graph = new_graph(tmp_path / "g")
     logs = tmp_path / "logs"
     logs.mkdir()
     seed = random.SystemRandom().randrange(10**9)
@@ -185,3 +191,40 @@ def check_audit(graph: og.Graph, commits: dict[str, list[Commit]]) -> None:
     assert max(Counter(row.operation for row in rows).values(), default=1) == 1
     for row in rows:
         assert (row.kind == "RolledForward") == (row.commit in landed), row
+
+
+@pytest.mark.s3
+def test_eight_processes_write_on_s3_and_two_are_killed_and_the_log_tells_what_is_there(
+    tmp_path: Path, s3_root: Callable[[], str], s3_server: SeaweedServer
+) -> None:
+    options = s3_server.storage_options()
+    graph = new_graph(s3_root(), options)
+    seed = random.SystemRandom().randrange(10**9)
+    print({"seed": seed})
+    storm = Storm(
+        root=graph.root,
+        folder=tmp_path,
+        processes=8,
+        transactions=5,
+        victims=2,
+        kills_each=1,
+        seed=seed,
+        storage_options=options,
+    )
+    said = storm.blow()
+    die_with_a_promise(graph.root, options)
+    graph = og.open(graph.root, storage_options=options, read_only=True)
+    assert sidecars(graph), "the last one to die left a promise, and nobody is there to keep it"
+
+    graph = og.open(graph.root, storage_options=options)
+    assert sidecars(graph) == [], "one open leaves no promise behind"
+    logs_of = {branch: check_branch(graph, branch) for branch in BRANCHES}
+    commits = by_operation(logs_of)
+    check_audit(graph, commits)
+    assert len(commits.pop("dying")) == 1, "what was promised last was finished by whoever came"
+    check_word(said, commits)
+    assert len(set(said.acknowledged.values()) - {None}) == sum(each is not None for each in said.acknowledged.values())
+    assert set(said.refused.values()) <= EXPECTED_REFUSALS, Counter(said.refused.values())
+    assert said.unknown == {}, "a server that answers leaves no outcome open"
+    assert storm.kills == 2 and len(said.unanswered) <= 2
+    assert len(said.acknowledged) > len(said.intended) // 3, "the storm was about writes that land"

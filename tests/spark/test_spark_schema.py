@@ -14,6 +14,7 @@ import omnigraph as og
 from omnigraph.engine import shares
 from omnigraph.errors import ConstraintError, MergeConflictsError, OmnigraphError
 from omnigraph.storage.staging import Staging
+from omnigraph.testing.places import place
 from pyspark_omnigraph import SparkGraph
 from pyspark_omnigraph.engine import SparkEngine
 
@@ -147,7 +148,7 @@ def test_a_hard_drop_is_rewritten_by_tasks_and_leaves_nothing_behind(spark: Spar
     assert max(tasks) > 1
     head = graph.snapshot(THERE)
     kind = head.catalog.table_type("Person")
-    uri = Path(graph.root) / "nodes" / kind.table_id
+    uri = place(graph.root) / "nodes" / kind.table_id
     files = [
         file.path
         for part in lance.dataset(uri, version=head.commit.pins[kind.table_id].lance_version).get_fragments()

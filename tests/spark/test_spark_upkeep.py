@@ -15,6 +15,7 @@ from omnigraph.rules import indexes as rules
 from omnigraph.storage.lance_clustering import Cluster
 from omnigraph.storage.lance_compacting import Rewrite
 from omnigraph.storage.lance_index_building import Build
+from omnigraph.testing.places import place
 from pyspark_omnigraph import SparkGraph
 
 
@@ -91,7 +92,7 @@ def test_what_is_wrong_with_one_table_is_told_and_the_others_are_compacted(graph
         with graph.graph.transaction() as tx:
             tx.append("Likes", [{"src": f"t{number}", "dst": "t9"}])
     kind = graph.snapshot().catalog.table_type("Likes")
-    for file in (Path(graph.root) / "edges" / kind.table_id / "data").iterdir():
+    for file in (place(graph.root) / "edges" / kind.table_id / "data").iterdir():
         file.rename(file.with_suffix(".away"))
     report = graph.optimize()
     assert [one.table for one in report.troubles] == ["edge:Likes"]

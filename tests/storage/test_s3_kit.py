@@ -9,6 +9,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
 
 import pytest
 from obstore.exceptions import GenericError
@@ -76,6 +77,10 @@ def test_the_proxy_records_every_request_with_its_answer(watched: ObstoreObjects
     assert proxy.requests[0].path == f"/{uri.removeprefix('s3://')}/a/b"
     assert "list-type=2" in proxy.requests[4].query
     assert [request.mutates for request in proxy.requests] == [True, True, False, False, False, True]
+    assert [request.is_conditional for request in proxy.requests] == [False, True, False, False, False, False]
+    assert [request.bytes_up for request in proxy.requests][:5] == [1, 1, 0, 0, 0]
+    assert all(one.ended <= two.begun for one, two in pairwise(proxy.requests))
+    assert (proxy.requests[2].bytes_down, proxy.requests[3].bytes_down) == (1, 0)
     proxy.reset()
     assert proxy.requests == ()
 

@@ -33,7 +33,7 @@ def bare_commit(
     known = session.publisher.known if stale else None
     reading = known if known is not None and branch in known.state.branches else session.publisher.read()
     bound = branch_named(reading.state, branch)
-    head = session.manifest.commit(reading, bound.head)
+    head = session.manifest.commit(session.manifest.read() if stale else reading, bound.head)
     draft = Draft(
         id=CommitId(commit or session.sources.mint()),
         branch=bound.name,

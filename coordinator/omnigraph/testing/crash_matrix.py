@@ -7,7 +7,6 @@ a failpoint is made to fail once per fault; what is left of the graph is copied 
 judged by the oracle. Which failpoints a story comes by is found out by recording it once, unharmed.
 """
 
-import shutil
 import sys
 import tempfile
 import threading
@@ -24,8 +23,7 @@ from omnigraph.engine.recovery import DISCARDED, ROLLED_BACK, ROLLED_FORWARD
 from omnigraph.errors import OmnigraphError
 from omnigraph.failpoints import Failpoint
 from omnigraph.model.sidecar import Sidecar
-from omnigraph.storage.layout import RECOVERY
-from omnigraph.testing import crash_page
+from omnigraph.testing import crash_page, places
 from omnigraph.testing.crash_oracle import Case, Expected, Seen, judge, judge_reopening, look
 from omnigraph.testing.crash_page import Cell
 from omnigraph.testing.crash_writers import (
@@ -132,7 +130,7 @@ class Bench:
 
     def copy(self, root: Path) -> Path:
         """Copy a graph, whatever state it is in."""
-        return Path(shutil.copytree(root, self._folder / f"graph-{next(self._numbers):05}"))
+        return places.copy(root, self._folder / f"graph-{next(self._numbers):05}")
 
     def base(self) -> Path:
         """Give the graph every story begins with, in a fresh copy."""
@@ -175,10 +173,8 @@ class Bench:
             survivor.branches.delete(SIDE)
         elif name == "recovery of superseded work":
             act_in_child(Order(root=str(root), job="delete"), Arrival(point, 1))
-            (sidecar,) = (root / RECOVERY).glob("*.json")
-            aside = sidecar.rename(root.with_suffix(".aside"))
-            write_next(survivor, "Kim")  # as a writer would that had begun before the promise
-            aside.rename(sidecar)
+            with places.without_promises(root):
+                write_next(survivor, "Kim")
         else:
             act_in_child(Order(root=str(root), job="transaction"), Arrival(point, 1))
         return root
@@ -195,7 +191,7 @@ class Bench:
         """Let one fault happen, and recover from it in every way; a story of other writers says how it is disturbed."""
         root = self.base()
         living = og.open(root)  # it was there before anything happened, and has seen nothing since
-        shutil.copytree(story.root, root, dirs_exist_ok=True)
+        places.copy(story.root, root)
         said = (disturb or _disturb)(story, root, living, arrival, fault)
         crash = look(root)
         case = Case(
@@ -217,7 +213,7 @@ class Bench:
                 audit=", ".join(row.kind for row in seen.audit) or None,
                 wrong=tuple(wrong),
             )
-            shutil.rmtree(roots[who])
+            places.remove(roots[who])
 
 
 def _disturb(story: Story, root: Path, living: og.Graph, arrival: Arrival, fault: Fault) -> Said:

@@ -2,6 +2,7 @@
 
 import contextlib
 import http.client
+import math
 import socket
 import threading
 import time
@@ -22,6 +23,7 @@ CLOSE_SECONDS_MAX = 5.0
 _HOP_BY_HOP = frozenset(
     ("connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "expect")
 )
+_CONDITIONS = ("If-None-Match", "If-Match")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +35,14 @@ class Request:
     path: str
     query: str
     status: int | None = None
+    is_conditional: bool = False
+    """Whether it asks for something only if the store holds, or does not hold, something."""
+    bytes_up: int = 0
+    bytes_down: int = 0
+    """The bodies' sizes; what was not answered has brought nothing down."""
+    begun: float = 0.0
+    ended: float = math.inf
+    """When it arrived and when it was answered, by the clock that only goes forward."""
 
     @property
     def mutates(self) -> bool:
@@ -133,11 +143,19 @@ class S3Proxy:
             self._matched = 0
             self._is_cut = False
 
-    def _admit(self, method: str, target: str) -> tuple[int, Request, _Verdict, _Cut | None]:
+    def _admit(self, handler: "_Handler", body: bytes | None) -> tuple[int, Request, _Verdict, _Cut | None]:
         """Record an arrival and decide its fate; returns the run it belongs to."""
-        parts = urlsplit(target)
+        parts = urlsplit(handler.path)
         with self._lock:
-            request = Request(index=len(self._requests) + 1, method=method, path=parts.path, query=parts.query)
+            request = Request(
+                index=len(self._requests) + 1,
+                method=handler.command,
+                path=parts.path,
+                query=parts.query,
+                is_conditional=any(name in handler.headers for name in _CONDITIONS),
+                bytes_up=len(body or b""),
+                begun=time.monotonic(),
+            )
             self._requests.append(request)
             if self._is_cut:
                 return self._run, request, "drop", None
@@ -150,15 +168,17 @@ class S3Proxy:
             self._is_cut = True
             return self._run, request, "cut before" if cut.when == "before" else "cut after", cut
 
-    def _note(self, run: int, request: Request, status: int) -> None:
+    def _note(self, run: int, request: Request, answer: _Answer) -> None:
         with self._lock:
             if run == self._run:
-                self._requests[request.index - 1] = replace(request, status=status)
+                self._requests[request.index - 1] = replace(
+                    request, status=answer.status, bytes_down=len(answer.body), ended=time.monotonic()
+                )
 
     def _answer(self, handler: "_Handler") -> _Answer | None:
         """Return what the client hears of one request; None means the connection is cut."""
         body = handler.read_body()
-        run, request, verdict, cut = self._admit(handler.command, handler.path)
+        run, request, verdict, cut = self._admit(handler, body)
         if verdict == "drop":
             return None
         if self.latency_seconds:
@@ -168,7 +188,7 @@ class S3Proxy:
             return None
         refusal = self.on_request(request) if self.on_request else None
         answer = _Answer(status=refusal, headers=(), body=b"") if refusal else self._forward(handler, body)
-        self._note(run, request, answer.status)
+        self._note(run, request, answer)
         if verdict == "cut after" and cut is not None:
             cut.do()
             return None

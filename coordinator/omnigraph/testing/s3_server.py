@@ -37,8 +37,9 @@ _PORT_FLAGS = (
     "-s3.port.grpc",
 )
 _SOCKETS = Path("/tmp")  # written into the server: no option moves these
-_WRITER = ("testkey", "testsecret")
-_READER = ("rokey", "rosecret")
+# Long, and with signs that URLs escape, so that a test that looks for them finds them and nothing else.
+_WRITER = ("WRITERKEYOFTESTS0001", "writer/Secret+OfTests=0001%end")
+_READER = ("READERKEYOFTESTS0002", "reader/Secret+OfTests=0002%end")
 _IDENTITIES = {
     "identities": [
         {
@@ -102,9 +103,14 @@ class SeaweedServer:
 
     def storage_options(self, *, read_only: bool = False) -> dict[str, str]:
         """Return the options that reach this server as its writer or as its reader."""
+        return self.options_at(self.endpoint, read_only=read_only)
+
+    @staticmethod
+    def options_at(endpoint: str, *, read_only: bool = False) -> dict[str, str]:
+        """Return the options that reach a server of this kind, which may be another process's."""
         access, secret = _READER if read_only else _WRITER
         return {
-            "aws_endpoint": self.endpoint,
+            "aws_endpoint": endpoint,
             "aws_access_key_id": access,
             "aws_secret_access_key": secret,
             "aws_region": REGION,
@@ -156,7 +162,7 @@ class SeaweedServer:
             "-s3.port.iceberg=0",
             "-s3.port.lance=0",
             "-master.volumeSizeLimitMB=64",
-            "-volume.max=16",
+            "-volume.max=64",
             "-volume.preStopSeconds=0",
         ]
         # A bare environment: neither AWS_* variables nor a config file in the real home reach the server.

@@ -5,6 +5,7 @@ operation itself is the commit's ``user_metadata``, so that a graph's content fo
 """
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -23,6 +24,7 @@ TABLES = ("Ant", "Bee", "Cat")
 BRANCHES = ("main", "side")
 SHARED_IDS = 60
 POLL_SECONDS = 0.01
+STORAGE_VARIABLE = "OMNIGRAPH_STORM_STORAGE"
 PATIENCE_SECONDS = 900.0
 
 Verb = Literal["append", "upsert", "delete"]
@@ -169,6 +171,7 @@ class Storm:
     victims: int
     kills_each: int
     seed: int
+    storage_options: Mapping[str, str] | None = None
     kills: int = 0
     problems: list[str] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -202,7 +205,8 @@ class Storm:
         """Run one process, killed a moment after an operation began if told so; return how many it began."""
         order = {"root": self.root, "log": str(log), "name": name, "times": left, "seed": self.seed}
         command = [sys.executable, "-m", "omnigraph.testing.storm", json.dumps(order)]
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        environment = {**os.environ, STORAGE_VARIABLE: json.dumps(self.storage_options)}  # others see a command line
+        process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
         if lives_until is not None:
             give_up_at = time.monotonic() + PATIENCE_SECONDS
             while _begun(log) < lives_until and process.poll() is None and time.monotonic() < give_up_at:
@@ -239,7 +243,8 @@ def main(order: Mapping[str, Any]) -> None:
             log.write(json.dumps(line) + "\n")
             log.flush()
 
-        graph = omnigraph.open(order["root"], actor=f"storm-{order['name']}")
+        options = json.loads(os.environ.get(STORAGE_VARIABLE, "null"))
+        graph = omnigraph.open(order["root"], storage_options=options, actor=f"storm-{order['name']}")
         for number in range(order["times"]):
             operation = invent(dice, f"{order['name']}.{number}", made)
             say(said="intend", operation=operation.to_json())
