@@ -5,8 +5,10 @@
     python3 dev.py check          lint, types and import contracts only
     python3 dev.py fix            format, and mend what the linter can mend
     python3 dev.py test-deep      the long properties
+    python3 dev.py test-s3        the suites of the engine, of faults and of Spark with every graph on a real S3 server
     python3 dev.py test-versions  the core paths on every Spark that is supported
     python3 dev.py bench NAME     one benchmark of tests/bench, or all of them
+    python3 dev.py bench-page     all benchmarks, or those named, and docs/benchmarks.md of their figures
     python3 dev.py docs           build the documentation into site/; a broken link is an error
     python3 dev.py wheel          build the wheel into dist/
     python3 dev.py pin            compile conf/constraints.txt anew
@@ -31,6 +33,9 @@ BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 PINS = HERE / "conf" / "constraints.txt"
 STAMP = VENV / ".omnigraph-setup"
 JAVA = VENV / "java"
+BENCHES = HERE / "tests" / "bench"
+NO_BENCHES = ("kit", "page")
+FIGURES = HERE / "build" / "bench"
 SITE = ("--fail-on-warning", "--keep-going", "--nitpicky", "--quiet", "-c", "conf/site")
 JAVA_LEAST = 17
 NO_JAVA = f"""
@@ -144,6 +149,18 @@ def test() -> None:
             print(said.read(), flush=True)
     if code != 0:
         sys.exit(code)
+    test_on_s3()
+
+
+def test_on_s3() -> None:
+    """Run what CI has time for with every graph on S3; ``test-s3`` runs the rest too."""
+    matrix = "tests/faults/test_crash_matrix.py::test_every_cell_holds_what_the_oracle_asks_and_the_page_says_so"
+    stories = [f"{matrix}[{story}]" for story in ("transaction", "recovery of sealed work")]
+    names = ("transaction", "publisher", "merge", "feed", "branches", "snapshots", "recovery", "write_races")
+    chosen = [f"tests/engine/test_{name}.py" for name in names] + ["tests/faults/test_transactions_under_fire.py"]
+    run(
+        "pytest", "-n", "2", "--dist", "worksteal", "-q", "--durations=10", *stories, *chosen, OMNIGRAPH_TEST_STORE="s3"
+    )
 
 
 def fix() -> None:
@@ -156,6 +173,12 @@ def test_deep() -> None:
     """Run the long properties."""
     run("pytest", "-n", "2", "-q", "tests/properties", "tests/faults", OMNIGRAPH_DEEP="1")
     run("pytest", "-q", "tests/spark/test_killed_writers.py", OMNIGRAPH_DEEP="1")
+
+
+def test_s3() -> None:
+    """Run the suites once more with every graph on S3, but for the tests that look into folders themselves."""
+    run("pytest", "-n", "2", "-q", "tests/engine", "tests/faults", OMNIGRAPH_TEST_STORE="s3")
+    run("pytest", "-q", "tests/spark", OMNIGRAPH_TEST_STORE="s3")
 
 
 def test_versions() -> None:
@@ -171,12 +194,30 @@ def demo() -> None:
 
 def bench() -> None:
     """Run benchmarks."""
-    known = {path.stem: path for path in sorted((HERE / "tests" / "bench").glob("*.py")) if path.stem != "kit"}
-    chosen = sys.argv[2:3] or list(known)
-    if unknown := [name for name in chosen if name not in known]:
+    for path in benches(sys.argv[2:3]):
+        run("python", str(path.relative_to(HERE)), *sys.argv[3:], PYTHONPATH=str(HERE))
+
+
+def bench_page() -> None:
+    """Run benchmarks and write the page of all figures that are there; `--page` runs none, `--quick` is a small run."""
+    names = [each for each in sys.argv[2:] if not each.startswith("-")]
+    options = set(sys.argv[2:]) - set(names)
+    if unknown := options - {"--page", "--quick"}:
+        sys.exit(f"bench-page knows --page and --quick, not {', '.join(sorted(unknown))}")
+    for path in [] if "--page" in options else benches(names):
+        has_small = "--quick" in options and '"--quick"' in path.read_text(encoding="utf-8")
+        small = ["--quick"] if has_small else []
+        run("python", str(path.relative_to(HERE)), *small, PYTHONPATH=str(HERE), OMNIGRAPH_BENCH_OUT=str(FIGURES))
+    page = ("tests/bench/page.py", str(FIGURES), "conf/bench-losses.toml", "docs/benchmarks.md")
+    run("python", *page, PYTHONPATH=str(HERE))
+
+
+def benches(names: list[str]) -> list[Path]:
+    """Return the benchmarks of these names, or all."""
+    known = {path.stem: path for path in sorted(BENCHES.glob("*.py")) if path.stem not in NO_BENCHES}
+    if unknown := [name for name in names if name not in known]:
         sys.exit(f"there is no benchmark {unknown[0]!r}; there are {', '.join(known)}")
-    for name in chosen:
-        run("python", str(known[name].relative_to(HERE)), *sys.argv[3:], PYTHONPATH=str(HERE))
+    return [known[name] for name in names or known]
 
 
 def docs() -> None:
@@ -204,8 +245,10 @@ COMMANDS = {
     "check": check,
     "fix": fix,
     "test-deep": test_deep,
+    "test-s3": test_s3,
     "test-versions": test_versions,
     "bench": bench,
+    "bench-page": bench_page,
     "docs": docs,
     "wheel": wheel,
     "pin": pin,

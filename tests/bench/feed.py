@@ -13,6 +13,7 @@ import statistics
 import sys
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,14 @@ def counted(reader: pa.RecordBatchReader) -> int:
     return sum(batch.num_rows for batch in reader)
 
 
+def read_table(graph: Graph) -> int:
+    return counted(graph.snapshot().scan("Person"))
+
+
+def read_feed(graph: Graph, since: int, *, net: bool = False) -> int:
+    return counted(graph.changes(since=since, net=net).rows("Person"))
+
+
 def feeds(folder: Path, size: Size, progress: Progress) -> list[Verdict]:
     """Read the feed of many small commits beside the whole table."""
     verdicts: list[Verdict] = []
@@ -77,11 +86,9 @@ def feeds(folder: Path, size: Size, progress: Progress) -> list[Verdict]:
         seconds: dict[str, list[float]] = {"feed": [], "table": [], "net": []}
         for _ in range(size.rounds):
             fresh = og.open(graph.root, read_only=True)
-            seconds["table"].append(timed(lambda g=fresh: counted(g.snapshot().scan("Person"))))  # type: ignore[misc]
-            changes = fresh.changes(since=first)
-            seconds["feed"].append(timed(lambda c=changes: counted(c.rows("Person"))))  # type: ignore[misc]
-            net = fresh.changes(since=first, net=True)
-            seconds["net"].append(timed(lambda c=net: counted(c.rows("Person"))))  # type: ignore[misc]
+            seconds["table"].append(timed(partial(read_table, fresh)))
+            seconds["feed"].append(timed(partial(read_feed, fresh, first)))
+            seconds["net"].append(timed(partial(read_feed, fresh, first, net=True)))
         each = {name: statistics.median(times) for name, times in seconds.items()}
         console.print(f"{verb}: " + ", ".join(f"{name} {value * 1e3:,.0f} ms" for name, value in each.items()))
         what = f"feed of {size.commits:,} commits that {verb} {ROWS_PER_COMMIT} rows ÷ table of {size.rows:,}"

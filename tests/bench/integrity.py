@@ -174,8 +174,9 @@ def large(folder: Path, graph: Graph, size: Size, progress: Progress) -> list[Ve
             for mode in MODES if number % 2 else reversed(MODES):
                 place = folder / f"{edge}-{mode}-{number}"
                 copied(start, place)
-                order = {"edge": edge, "constraints": mode, "first": size.edges_there, "rows": size.edges}
-                said = answer(child(__file__, job="append", root=str(place), nodes=nodes, **order))
+                order: dict[str, Any] = {"edge": edge, "constraints": mode, "first": size.edges_there}
+                running = child(__file__, job="append", root=str(place), nodes=nodes, rows=size.edges, **order)
+                said = answer(running)
                 assert said["rows"] == size.edges_there + size.edges
                 found.setdefault((edge, mode), []).append(said)
                 shutil.rmtree(place)

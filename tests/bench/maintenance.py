@@ -1,30 +1,36 @@
 """What upkeep costs: `python3 dev.py bench maintenance [--quick]`.
 
-Compaction of many small fragments and indexes of many rows with one and with two workers, beside Lance's own of the
-same rows in one process; look-ups by key before and after; cleanup of many files, with its peak memory. A worker has
-one core: with one, the process may use one core, with two it may use two, as Lance's own may. Times on a shared machine
-mean little by themselves, so ratios are what has limits.
+Compaction of many small fragments and indexes of many rows with one and with two workers, which are threads or
+Spark's, beside Lance's own of the same rows in one process; look-ups by key before and after; cleanup of many files,
+with its peak memory. A worker has one core: with one, the process may use one core, with two it may use two, as Lance's
+own may. Lance's own is measured as it comes, and as it is when it computes on every core, as we let it. Times on a
+shared machine mean little by themselves, so ratios of medians are what has limits, and all is measured in turns.
 """
 
 import argparse
 import json
 import os
 import shutil
+import statistics
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import lance
 import numpy as np
 import pyarrow as pa
-from tests.bench.kit import Verdict, answer, be_a_child, child, console, report, timed
+from pyspark.sql import SparkSession
+from tests.bench.kit import AS_IT_COMES, EVERY_CORE, Verdict, answer, be_a_child, child, console, report, timed
 from tests.engine.upkeep_kit import aged
 
 import omnigraph as og
 from omnigraph.engine.upkeep import CONCURRENCY_VARIABLE
+from pyspark_omnigraph import SparkGraph
 
 SCHEMA = "node Item { name: String @key  value: I64 @index  even: Bool @index  text: String? }"
 INDEXES = {"id": "BTREE", "name": "BTREE", "value": "BTREE", "even": "BITMAP"}
@@ -39,17 +45,14 @@ class Size:
     """How much is measured."""
 
     fragments: int = 1_000
-    fragment_rows: int = 2_000
+    fragment_rows: int = 10_000
+    tiny_rows: int = 2_000
+    rounds: int = 3
     rows: int = 5_000_000
     files: int = 100_000
 
-    @property
-    def target(self) -> int:
-        """How many rows a fragment has after compaction."""
-        return self.fragments * self.fragment_rows // COMPACTED
 
-
-QUICK = Size(fragments=60, rows=200_000, files=5_000)
+QUICK = Size(fragments=60, rows=200_000, files=5_000, rounds=1)
 
 
 def items(start: int, count: int) -> pa.Table:
@@ -68,15 +71,14 @@ def with_ids(table: pa.Table) -> pa.Table:
     return table.add_column(0, "id", table.column("name"))
 
 
-def fragmented(root: Path, size: Size) -> og.Graph:
+def fragmented(root: Path, fragments: int, rows: int) -> None:
     """A table of many small fragments, written in few commits."""
     graph = og.init(root, SCHEMA)
-    every = list(portions(size.fragments * size.fragment_rows, size.fragment_rows))
-    for at in range(0, len(every), PER_COMMIT):
+    every = portions(fragments * rows, rows)
+    while some := list(islice(every, PER_COMMIT)):
         with graph.transaction(constraints="off") as tx:
-            for table in every[at : at + PER_COMMIT]:
+            for table in some:
                 tx.append("Item", table)
-    return graph
 
 
 def stock(place: Path, tables: Iterator[pa.Table]) -> lance.LanceDataset:
@@ -87,48 +89,72 @@ def stock(place: Path, tables: Iterator[pa.Table]) -> lance.LanceDataset:
 
 
 @contextmanager
-def cores(number: int) -> Iterator[None]:
+def pinned(cores: int) -> Iterator[None]:
     """Let processes that are started meanwhile use so many cores, of those there are."""
     every = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, sorted(every)[:number])
+    os.sched_setaffinity(0, sorted(every)[:cores])
     try:
         yield
     finally:
         os.sched_setaffinity(0, every)
 
 
-def measured(act: str, root: Path, workers: int, size: Size) -> float:
-    """Return how many seconds something takes a process with so many workers."""
-    os.environ[CONCURRENCY_VARIABLE] = str(workers)
-    with cores(workers):
-        started = child(__file__, act=act, root=str(root), target=size.target)
-    del os.environ[CONCURRENCY_VARIABLE]
-    return float(answer(started)["seconds"])
-
-
-def compared(act: str, root: Path, plain: Path, size: Size, what: str) -> list[Verdict]:
-    """Measure what we do to a graph with one and with two workers, and what Lance does to the same rows."""
-    copy = root.with_name(f"{root.name}-copy")
-    shutil.copytree(root, copy)
-    one, two = measured(act, copy, 1, size), measured(act, root, 2, size)
-    own = measured(f"stock {act}", plain, 2, size)
+def measured(act: str, place: Path, workers: int, target: int, variables: dict[str, str]) -> float:
+    """Return how many seconds something takes a process with so many workers; it works on a copy."""
+    copy = place.with_name(f"{place.name}-copy")
+    shutil.copytree(place, copy, copy_function=os.link)
+    said = {CONCURRENCY_VARIABLE: str(workers), **variables}
+    with pinned(workers):
+        started = child(__file__, said, act=act, root=str(copy), target=target)
+    seconds = float(answer(started)["seconds"])
     shutil.rmtree(copy)
+    return seconds
+
+
+def compared(act: str, root: Path, plain: Path, rounds: int, target: int = 0) -> dict[str, float]:
+    """Measure what we do to a graph with one and with two workers, and what Lance does to the same rows."""
+    found: dict[str, list[float]] = {}
+    for _ in range(rounds):
+        for name, what, place, workers, variables in (
+            ("one", act, root, 1, {}),
+            ("two", act, root, 2, {}),
+            ("one of Spark", f"spark {act}", root, 1, {}),
+            ("two of Spark", f"spark {act}", root, 2, {}),
+            ("stock", f"stock {act}", plain, 2, AS_IT_COMES),
+            ("stock, every core", f"stock {act}", plain, 2, EVERY_CORE),
+        ):
+            found.setdefault(name, []).append(measured(what, place, workers, target, variables))
+    for name, times in found.items():
+        console.print(f"{act}, {name}: " + ", ".join(f"{each:.2f} s" for each in times))
+    return {name: statistics.median(times) for name, times in found.items()}
+
+
+def told(act: str, what: str, seconds: dict[str, float], *, has_limits: bool = True) -> list[Verdict]:
+    one, two, stock, every = (seconds[name] for name in ("one", "two", "stock", "stock, every core"))
+    spark = seconds["one of Spark"] / seconds["two of Spark"]
     return [
-        Verdict(what=f"{what}, 1 worker, s", value=one),
         Verdict(what=f"{what}, 2 workers, s", value=two),
-        Verdict(what=f"{what}, by Lance alone, s", value=own),
-        Verdict(what=f"{act}: 1 ÷ 2 workers", value=one / two, limit=1.6, least=True),
-        Verdict(what=f"{act}: ours with 2 workers ÷ Lance alone", value=two / own, limit=1.2),
+        Verdict(what=f"{act}: 1 ÷ 2 workers", value=one / two, limit=1.6 if has_limits else None, least=True),
+        Verdict(what=f"{act}: 1 ÷ 2 workers of Spark", value=spark, limit=1.6 if has_limits else None, least=True),
+        Verdict(what=f"{act}: 2 workers ÷ Lance alone", value=two / stock, limit=1.2 if has_limits else None),
+        Verdict(what=f"{act}: 2 workers ÷ Lance alone on every core", value=two / every),
     ]
 
 
 def compaction(folder: Path, size: Size) -> list[Verdict]:
-    root, plain, rows = folder / "compact", folder / "stock.lance", size.fragments * size.fragment_rows
-    fragmented(root, size)
-    stock(plain, portions(rows, size.fragment_rows))
-    verdicts = compared("optimize", root, plain, size, f"compaction of {size.fragments} fragments")
-    assert og.open(root).snapshot().count("Item") == rows
-    shutil.rmtree(root)
+    verdicts = []
+    for each, has_limits in ((size.fragment_rows, True), (size.tiny_rows, False)):
+        root, plain, rows = folder / "compact", folder / "stock.lance", size.fragments * each
+        fragmented(root, size.fragments, each)
+        stock(plain, portions(rows, each))
+        seconds = compared("optimize", root, plain, size.rounds, rows // COMPACTED)
+        what = f"{size.fragments:,} fragments of {each:,} rows"
+        verdicts += told(f"compaction of {what}", what, seconds, has_limits=has_limits)
+        graph = og.open(root)
+        graph.optimize(rows_per_fragment=rows // COMPACTED)
+        assert graph.snapshot().count("Item") == rows
+        shutil.rmtree(root)
+        shutil.rmtree(plain)
     return verdicts
 
 
@@ -145,9 +171,9 @@ def indexing(folder: Path, size: Size) -> list[Verdict]:
         return timed(lambda: [graph.snapshot().entity("Item", name) for name in names]) / len(names)
 
     before = look()
-    verdicts = compared("index", root, plain, size, f"{len(INDEXES)} indexes of {size.rows:,} rows")
+    what = f"{len(INDEXES)} indexes of {size.rows:,} rows"
+    verdicts = told("index", what, compared("index", root, plain, size.rounds))
     report = graph.ensure_indices()
-    assert report.commit is None
     assert {column: str(one.kind) for column, one in report.tables["node:Item"].items()} == INDEXES
     after = look()
     return [
@@ -180,6 +206,20 @@ def cleaning(folder: Path, size: Size) -> list[Verdict]:
     ]
 
 
+def sparked(root: str) -> SparkGraph:
+    """A graph on Spark, with as many cores as there are for this process, and workers that have done something."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master(f"local[{len(os.sched_getaffinity(0))}]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.ui.showConsoleProgress", "false")
+    spark = builder.config("spark.log.level", "OFF").getOrCreate()
+    small = Path(root).with_name("small")
+    fragmented(small, 20, 10)
+    SparkGraph.for_path(spark, small).optimize()
+    SparkGraph.for_path(spark, small).ensure_indices()
+    shutil.rmtree(small)
+    return SparkGraph.for_path(spark, root)
+
+
 def index_plainly(plain: Any) -> None:
     for column, kind in INDEXES.items():
         plain.create_scalar_index(column, kind)
@@ -191,12 +231,12 @@ def prepare(order: dict[str, Any]) -> Callable[[], object]:
         if order["act"] == "stock optimize":
             return lambda: plain.optimize.compact_files(target_rows_per_fragment=order["target"])
         return lambda: index_plainly(plain)
-    graph = og.open(order["root"])
-    match order["act"]:
+    graph: Any = sparked(order["root"]) if order["act"].startswith("spark") else og.open(order["root"])
+    match order["act"].removeprefix("spark "):
         case "optimize":
             return lambda: graph.optimize(rows_per_fragment=order["target"])
         case "index":
-            return graph.ensure_indices
+            return lambda: graph.ensure_indices()
         case _:
             pass
     graph.snapshot().read("Item")

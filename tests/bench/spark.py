@@ -111,11 +111,16 @@ def consumed(rows: DataFrame) -> None:
 
 
 def in_turns(acts: dict[str, Callable[[], object]], rounds: int, what: str) -> dict[str, float]:
-    """Return the median seconds of each, measured in turns after one round that does not count."""
+    """Return the median seconds of each, measured in turns after one round that does not count.
+
+    Every round begins with another one: whoever comes after a large write also pays for what it left to collect.
+    """
     found: dict[str, list[float]] = {name: [] for name in acts}
+    names = list(acts)
     for number in range(rounds + 1):
-        for name, act in acts.items():
-            seconds = timed(act)
+        first = number % len(names)
+        for name in (*names[first:], *names[:first]):
+            seconds = timed(acts[name])
             if number:
                 found[name].append(seconds)
     medians = {name: statistics.median(times) for name, times in found.items()}

@@ -33,6 +33,8 @@ DOCS = HERE / "docs"
 PAGES = (HERE / "README.md", HERE / "CHANGELOG.md", *sorted(DOCS.rglob("*.md")))
 RUN = (HERE / "README.md", DOCS / "index.md", DOCS / "start.md", *sorted((DOCS / "guides").glob("*.md")))
 
+ALONE = ("pyspark", "opentelemetry")
+"""What a process has once: pages that use it run in processes of their own."""
 SHELLS = ("sh", "console")
 COMMAND = "omnigraph "
 REQUIREMENTS = {"A": 7, "B": 9, "C": 10, "D": 9, "E": 6, "F": 3, "G": 5, "H": 3}
@@ -118,11 +120,12 @@ def run_page(page: Path, folder: Path) -> None:
 
 
 def run_page_alone(page: Path, folder: Path) -> None:
-    """Run a page in a process of its own: Java stays where it was started, and so do relative names."""
+    """Run a page in a process of its own: Java stays where it was started, and so do relative names and providers."""
     code = "import sys; from pathlib import Path; from tests.guards.test_docs import run_page; "
     code += "run_page(Path(sys.argv[1]), Path.cwd())"
     command = [sys.executable, "-c", code, str(page)]
-    environment = {**os.environ, "PYTHONPATH": str(HERE)}
+    path = os.pathsep.join(filter(None, (str(HERE), os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, "PYTHONPATH": path}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -133,8 +136,9 @@ def test_the_code_of_a_page_runs_from_top_to_bottom(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    uses_spark = any("pyspark" in block.body for block in blocks(page) if block.language == "python")
-    (run_page_alone if uses_spark else run_page)(page, tmp_path)
+    code = [block.body for block in blocks(page) if block.language == "python"]
+    is_alone = any(library in body for body in code for library in ALONE)
+    (run_page_alone if is_alone else run_page)(page, tmp_path)
 
 
 def test_the_guides_have_code_to_run() -> None:
