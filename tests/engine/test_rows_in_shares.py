@@ -34,13 +34,17 @@ def items(rows: int = ROWS) -> pa.Table:
 
 
 @pytest.mark.parametrize("verb", ["append", "overwrite"])
-def test_rows_in_shares_keep_their_order_and_fill_the_same_files(graph: Graph, verb: str) -> None:
+@pytest.mark.parametrize("cores", [2, 3, 4])
+def test_rows_in_shares_keep_their_order_and_fill_a_file_each_at_least(
+    graph: Graph, verb: str, cores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_staging, "cores", lambda: cores)
     with graph.transaction() as tx:
         getattr(tx, verb)("Item", items())
     snapshot = graph.snapshot()
     assert snapshot.read("Item").column("name").combine_chunks().equals(items().column("name").combine_chunks())
     files = sorted(each.stat().st_size for each in place(graph.root).glob("nodes/*/data/*.lance"))
-    assert len(files) == 3
+    assert len(files) == max(3, cores)
     assert tx.receipt.tables["node:Item"].rows_inserted == ROWS
 
 
@@ -82,3 +86,10 @@ def test_few_rows_and_streams_are_not_cut() -> None:
     assert shares(items(1_000).to_reader(), 100) == ()
     assert [share.num_rows for share in shares(items(1_001), 100)] == [200, 300, 300, 201]
     assert [share.num_rows for share in shares(items(1_001), 500)] == [500, 500, 1]
+
+
+def test_rows_of_one_file_are_cut_into_even_shares_if_each_is_worth_a_file() -> None:
+    shares, least = row_staging._shares, row_staging.SHARE_ROWS_MIN
+    assert not shares(items(2 * least - 1), 2**20)
+    assert [share.num_rows for share in shares(items(2 * least), 2**20)] == [least, least]
+    assert [share.num_rows for share in shares(items(3 * least + 2), 2**20)] == [least, least + 1, least + 1]

@@ -10,7 +10,7 @@ from omnigraph.rules.fingerprints import TOP, Fingerprints, fingerprints, in_dig
 from omnigraph.rules.values import Column
 from omnigraph.storage.lance_cores import cores
 
-SORTED_TOGETHER_MAX: Final = 2**20
+SORTED_TOGETHER_MAX: Final = 2**18
 PARTS_LOG2: Final = 4
 
 

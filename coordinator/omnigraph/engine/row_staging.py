@@ -1,7 +1,7 @@
 """Staging rows that were given to a transaction: made to fit, watched as they go by, and written to files nobody sees.
 
-Lance writes one stream on about one core. Rows that lie in memory and fill several files are cut where a file ends, and
-the shares are written side by side: the same files in the same order, sooner.
+Lance writes one stream on about one core. Many rows that lie in memory are cut into shares, where a file ends if they
+fill several, and the shares are written side by side.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +28,8 @@ from omnigraph.storage.staging import Ticket
 
 SHARES_MAX: Final = 4
 """Each share has buffers of its own."""
+SHARE_ROWS_MIN: Final = 2**18
+"""Fewer rows are written sooner than two files would be read."""
 
 
 class RowStaging:
@@ -106,10 +108,15 @@ class RowStaging:
 
 
 def _shares(rows: AnyRows, file_rows: int) -> Sequence[pa.Table]:
-    """Cut a table that fills several files into as many shares as cores can work on; none if it does not."""
+    """Cut many rows that lie in memory into as many shares as cores can work on; none if they are few."""
     if not isinstance(rows, pa.Table):
         return ()
     files = -(-rows.num_rows // file_rows)
-    number = min(cores(), SHARES_MAX, files)
-    bounds = [files * at // number * file_rows for at in range(number)] if number > 1 else []
+    number = min(cores(), SHARES_MAX, max(files, rows.num_rows // SHARE_ROWS_MIN))
+    if number < 2:
+        return ()
+    is_cut_at_files = files >= number
+    bounds = [
+        files * at // number * file_rows if is_cut_at_files else rows.num_rows * at // number for at in range(number)
+    ]
     return [rows.slice(start, end - start) for start, end in pairwise([*bounds, rows.num_rows])]
