@@ -70,7 +70,7 @@ def test_nobody_waits_long_for_one_who_is_stuck(monkeypatch: pytest.MonkeyPatch)
             begun = time.monotonic()
             with turn("g", "ours") as ours:
                 waited.append(time.monotonic() - begun)
-                assert ours == Turn(waited=True)
+                assert ours == Turn(waited=True, is_ours=False)
         assert waited[0] >= 0.3
         assert waited[1] < waited[0], "having waited in vain once, we wait shorter"
     finally:
@@ -107,7 +107,7 @@ def test_one_who_waits_is_told_that_the_work_is_done(tmp_path: Path) -> None:
         leave_notes("g", {"ours": "as you wished", "another's": ""})
         begun = time.monotonic()
         with turn("g", "ours") as ours:
-            assert ours == Turn(waited=True, is_done=True, note="as you wished")
+            assert ours == Turn(waited=True, is_ours=False, is_done=True, note="as you wished")
         assert time.monotonic() - begun < turns.WAIT_SECONDS_MAX
         (left,) = tmp_path.glob("omnigraph-turns-*/*/*.done")
         assert "another's" in left.name
@@ -159,7 +159,7 @@ def test_the_name_of_a_graph_is_not_in_the_name_of_its_file(tmp_path: Path) -> N
 def test_without_a_temporary_folder_writes_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone" / "away"))
     with turn("g", "ours") as ours:
-        assert ours == Turn(waited=False)
+        assert ours == Turn(waited=False, is_ours=False)
     leave_notes("g", {"another's": ""})
     assert not (tmp_path / "gone").exists()
 

@@ -45,6 +45,8 @@ class Turn:
     """How it came: after waiting for others, or not at all because our work was done by one of them."""
 
     waited: bool
+    is_ours: bool = True
+    """Whether we have it; if not, somebody else does, or there is none."""
     is_done: bool = False
     note: str = ""
     """What the one who did it has to say about it."""
@@ -96,20 +98,21 @@ def turn(root: str, work: str, offer: Callable[[], str] = lambda: "") -> Iterato
     """
     place = _place(root)
     file = _open(place)
+    ours = Turn(waited=False, is_ours=file is not None)
     try:
         if file is None or _locked(file):
             _WAITED_IN_VAIN.discard(root)
-            yield Turn(waited=False)
         else:
             with _offering(place / work, offer()):
                 ours = _wait(root, place, work, file)
-            yield ours
+        yield ours
     finally:
         if file is not None:
             with suppress(OSError):
                 fcntl.flock(file, fcntl.LOCK_UN)  # closing alone would not do if this process was forked meanwhile
             os.close(file)
-            _ring(place)
+            if ours.is_ours:  # else whoever has it will ring
+                _ring(place)
 
 
 def leave_notes(root: str, notes: Mapping[str, str]) -> None:
@@ -160,16 +163,18 @@ def _write(place: Path, kind: str, text: str) -> None:
 def _wait(root: str, place: Path, work: str, file: int) -> Turn:
     give_up_at = time.monotonic() + (WAIT_IN_VAIN_SECONDS_MAX if root in _WAITED_IN_VAIN else WAIT_SECONDS_MAX)
     note = place / (work + NOTE)
-    pause = POLL_SECONDS_MIN
-    with _bell(place / (work + BELL)) as rest:
-        while not _locked(file):
-            text = _read(note)
+    with _bell(place / (work + BELL)) as bell:
+        pause = POLL_SECONDS_MIN if bell is None else POLL_SECONDS_MAX
+        while True:
+            text = _read(note)  # first: who has been taken along need not keep the others waiting
             if text is not None:
-                return Turn(waited=True, is_done=True, note=text)
+                return Turn(waited=True, is_ours=False, is_done=True, note=text)
+            if _locked(file):
+                break
             if time.monotonic() > give_up_at:
                 _WAITED_IN_VAIN.add(root)
-                return Turn(waited=True)
-            rest(pause * (0.5 + random.random()))  # noqa: S311  no secret
+                return Turn(waited=True, is_ours=False)
+            _rest(bell, pause * (0.5 + random.random()))  # noqa: S311  no secret
             pause = min(pause * 1.5, POLL_SECONDS_MAX)  # the more wait, the less each of them needs to ask
     _WAITED_IN_VAIN.discard(root)
     text = _read(note)
@@ -177,28 +182,32 @@ def _wait(root: str, place: Path, work: str, file: int) -> Turn:
 
 
 @contextmanager
-def _bell(path: Path) -> Iterator[Callable[[float], None]]:
-    """Yield a way to rest for so many seconds, or until somebody who had the turn rings; without bells, to sleep."""
+def _bell(path: Path) -> Iterator[int | None]:
+    """Hang up a bell that whoever had the turn rings; None if there can be none."""
     try:
         os.mkfifo(path, 0o600)
         heard = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, AttributeError):
-        yield time.sleep
+        yield None
         return
-    listening = select.poll()
-    listening.register(heard, select.POLLIN)
-
-    def rest(seconds: float) -> None:
-        if listening.poll(seconds * 1e3):
-            with suppress(OSError):
-                os.read(heard, RINGS_MAX)
-
     try:
-        yield rest
+        yield heard
     finally:
         os.close(heard)
         with suppress(OSError):
             path.unlink()
+
+
+def _rest(bell: int | None, seconds: float) -> None:
+    """Rest for so many seconds, or until the bell rings."""
+    if bell is None:
+        time.sleep(seconds)
+        return
+    listening = select.poll()
+    listening.register(bell, select.POLLIN)
+    if listening.poll(seconds * 1e3):
+        with suppress(OSError):
+            os.read(bell, RINGS_MAX)
 
 
 def _ring(place: Path) -> None:
