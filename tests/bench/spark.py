@@ -42,7 +42,7 @@ class Size:
     narrow: int = 5_000_000
     wide: int = 1_000_000
     upsert_table: int = 10_000_000
-    rounds: int = 3
+    rounds: int = 5
     fixed: int = 15
     appends: int = 200
 
@@ -110,16 +110,23 @@ def consumed(rows: DataFrame) -> None:
 # -- measuring ----------------------------------------------------------------------------------------
 
 
-def in_turns(acts: dict[str, Callable[[], object]], rounds: int, what: str) -> dict[str, float]:
+def tidy(spark: SparkSession) -> None:
+    """Let nobody pay for what others left: garbage is collected, and what was written goes to the disk."""
+    getattr(spark, "_jvm").System.gc()  # noqa: B009  (for want of another way to ask for it)
+    os.sync()
+
+
+def in_turns(spark: SparkSession, acts: dict[str, Callable[[], object]], rounds: int, what: str) -> dict[str, float]:
     """Return the median seconds of each, measured in turns after one round that does not count.
 
-    Every round begins with another one: whoever comes after a large write also pays for what it left to collect.
+    Every round begins with another one, and everyone begins on a tidy machine.
     """
     found: dict[str, list[float]] = {name: [] for name in acts}
     names = list(acts)
     for number in range(rounds + 1):
         first = number % len(names)
         for name in (*names[first:], *names[:first]):
+            tidy(spark)
             seconds = timed(acts[name])
             if number:
                 found[name].append(seconds)
@@ -173,7 +180,7 @@ class Bench:
                 "checked": lambda r=rows, s=schema, t=type: self.write(r, s, t, "fail"),  # type: ignore[misc]
             }
             title = f"write of {count:,} rows of {what}"
-            medians = in_turns(acts, self.size.rounds, title)
+            medians = in_turns(self.spark, acts, self.size.rounds, title)
             self.say(f"{title} ÷ parquet, constraints off", medians["off"] / medians["parquet"], 0.8)
             self.say(f"{title} ÷ parquet, constraints on", medians["checked"] / medians["parquet"], 1.6)
 
@@ -235,7 +242,7 @@ class Bench:
                 "parquet": lambda theirs=theirs: consumed(theirs()),  # type: ignore[misc]
                 "omnigraph": lambda ours=ours: consumed(ours()),  # type: ignore[misc]
             }
-            medians = in_turns(acts, self.size.rounds, what)
+            medians = in_turns(self.spark, acts, self.size.rounds, what)
             self.say(f"{what} ÷ parquet", medians["omnigraph"] / medians["parquet"], limit)
         by_option = spark.read.format("omnigraph").option("type", "Person")
         graph = SparkGraph.for_path(spark, people)
@@ -243,7 +250,7 @@ class Bench:
             "data source": lambda: consumed(by_option.load(people)),
             "SparkGraph.table": lambda: consumed(graph.table("Person")),
         }
-        in_turns(other, self.size.rounds, "the same full scan without the catalog, with the id")
+        in_turns(spark, other, self.size.rounds, "the same full scan without the catalog, with the id")
 
     def upserts(self) -> None:
         """Measure an upsert of one percent against writing the table anew as Parquet."""
@@ -279,8 +286,9 @@ class Bench:
         ours: list[float] = []
         theirs: list[float] = []
         for _ in range(size.rounds + 1):
-            upsert()
-            rewrite()
+            for act in (upsert, rewrite):
+                tidy(spark)
+                act()
         shown = [statistics.median(each[1:]) for each in (ours, theirs)]
         what = f"upsert of 1 % of {size.upsert_table:,} rows"
         console.print(f"{what}: {shown[0]:.2f} s; rewritten as parquet: {shown[1]:.2f} s")
@@ -313,6 +321,7 @@ def session(folder: Path) -> SparkSession:
     made: SparkSession = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.memory", "4g")

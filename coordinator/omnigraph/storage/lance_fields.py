@@ -8,7 +8,7 @@ message of Lance's table format, with its name, its number and the number of wha
 
 import base64
 import binascii
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
@@ -19,7 +19,8 @@ from lance.schema import LanceSchema
 
 from omnigraph.errors import CorruptGraphError
 
-NAME, NUMBER, PARENT, NULLABLE = 2, 3, 4, 6
+NAME, NUMBER, PARENT, NULLABLE, METADATA = 2, 3, 4, 6, 10
+VERSION_FIELD, VERSION_FRAGMENT = 1, 2
 VARINT, EIGHT_BYTES, SIZED, FOUR_BYTES = 0, 1, 2, 5
 WIDTHS: Final = {EIGHT_BYTES: 8, FOUR_BYTES: 4}
 NO_PARENT: Final = -1
@@ -141,6 +142,25 @@ def renamed(column: Column, name: str, *, nullable: bool) -> Column:
     """Return a column under another name, which may hold nulls or not."""
     first = column[0].having(NAME, name.encode()).having(NULLABLE, int(nullable))
     return (first, *column[1:])
+
+
+def with_metadata(version: bytes, metadata: Mapping[str, Mapping[bytes, bytes]]) -> bytes:
+    """Return Lance's account of a version, without its fragments, with more metadata for some of its columns."""
+    return b"".join(
+        _item_bytes(tag, wire, _with_metadata(value, metadata))
+        if tag == VERSION_FIELD and isinstance(value, bytes)
+        else _item_bytes(tag, wire, value)
+        for tag, wire, value in _items(version)
+        if tag != VERSION_FRAGMENT
+    )
+
+
+def _with_metadata(raw: bytes, metadata: Mapping[str, Mapping[bytes, bytes]]) -> bytes:
+    field = Field.parse(raw)
+    if field.parent != NO_PARENT or field.name not in metadata:
+        return raw
+    added = (_item_bytes(1, SIZED, key) + _item_bytes(2, SIZED, value) for key, value in metadata[field.name].items())
+    return raw + b"".join(_item_bytes(METADATA, SIZED, entry) for entry in added)
 
 
 def numbers_in_use(handle: LanceDataset) -> int:

@@ -43,6 +43,7 @@ from omnigraph.storage.lance_door import (
     Predicate,
     file_name,
 )
+from omnigraph.storage.lance_encoding import looked_at, writing
 from omnigraph.storage.lance_ids import KNOWN_IDS, SMALL_FILE_ROWS_MAX
 from omnigraph.storage.lance_rows import (
     DATA,
@@ -260,9 +261,10 @@ class Written:
         source = _Watched(batches, schema)
         try:
             with translated(f"rows for {self.handle.uri} can not be staged", self.options):
+                rows, quick = looked_at(source.batches())
                 self.fragments += write_fragments(
-                    pa.RecordBatchReader.from_batches(schema, source.batches()),
-                    self.handle,
+                    pa.RecordBatchReader.from_batches(schema, rows),
+                    writing(self.handle, quick, self.options),
                     mode="append",
                     schema=schema,
                     data_storage_version=STORAGE_VERSION,
