@@ -10,6 +10,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.engine.parts import Begun, Verb, WorkOrder
+from omnigraph.engine.repeats import Repeats
 from omnigraph.errors import (
     BranchConflictError,
     ConstraintError,
@@ -119,6 +120,71 @@ def test_what_is_wrong_with_any_part_or_between_parts_refuses_all(
     assert (graph.refresh().version, ages(graph)) == (2, {"Ann": 1, "Bob": 1, "Cid": 1})
 
 
+def count_looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Note how often ids of parts are read to look for twins."""
+    seen: list[int] = []
+    note_all = Repeats.note_all
+
+    def watched(self: Repeats, streams: Any) -> None:
+        seen.append(len(streams))
+        note_all(self, streams)
+
+    monkeypatch.setattr(Repeats, "note_all", watched)
+    return seen
+
+
+@pytest.mark.parametrize("verb", ["append", "upsert", "overwrite"])
+def test_ids_that_come_in_order_and_apart_are_not_read_again(
+    graph: og.Graph, monkeypatch: pytest.MonkeyPatch, verb: Verb
+) -> None:
+    looks = count_looks(monkeypatch)
+    with graph.transaction() as tx:
+        tx.delete("Knows", where="src = 'Ann'")
+    parts = [[("p7", 1), ("p8", 1)], [("p10", 1), ("p12", 1)], [("p9", 1)], []]
+    publish(graph, verb, *(order(graph, verb).stage(rows(*part)) for part in parts))
+    assert looks == []
+    assert {"p7", "p8", "p9", "p10", "p12"} <= ages(graph).keys()
+
+
+@pytest.mark.parametrize(
+    ("parts", "is_refused"),
+    [
+        ([[("p7", 1), ("p9", 1)], [("p8", 1)]], False),
+        ([[("p9", 1), ("p7", 1)]], False),
+        ([[("p7", 1), ("p9", 1)], [("p9", 1), ("p10", 1)]], True),
+        ([[("p7", 1), ("p7", 1)]], True),
+    ],
+)
+def test_ids_that_overlap_or_come_in_any_order_are_read_again(
+    graph: og.Graph, monkeypatch: pytest.MonkeyPatch, parts: list[list[tuple[str | None, int]]], is_refused: bool
+) -> None:
+    looks, made = count_looks(monkeypatch), order(graph, "append")
+    texts = [made.stage(rows(*part)) for part in parts]
+    if is_refused:
+        with pytest.raises(InvalidDataError, match="more than once"):
+            publish(graph, "append", *texts)
+    else:
+        publish(graph, "append", *texts)
+    assert looks == [len(parts)]
+
+
+def test_ids_given_here_and_elsewhere_are_compared_though_each_came_in_order(graph: og.Graph) -> None:
+    text = order(graph, "append").stage(rows(("p1", 1), ("p2", 1)))
+    with pytest.raises(InvalidDataError, match="more than once"), graph.transaction() as tx:
+        tx.staged("Person", "append", [text])
+        tx.append("Person", [{"name": "p2"}, {"name": "p3"}])
+    with pytest.raises(InvalidDataError, match="more than once"), graph.transaction() as tx:
+        tx.staged("Person", "append", [text])
+        tx.staged("Person", "append", [order(graph, "append").stage(rows(("p2", 1), ("p3", 1)))])
+
+
+@pytest.mark.parametrize("stretch", [[], ["a"], ["a", "b", "c"], [1, 2], "ab", {}])
+def test_a_part_that_says_nonsense_of_its_ids_is_refused(graph: og.Graph, stretch: Any) -> None:
+    body = json.loads(order(graph, "append").stage(rows(("Dan", 1)))) | {"stretch": stretch}
+    with pytest.raises(CorruptGraphError, match="nothing was applied"):
+        publish(graph, "append", json.dumps(body))
+
+
 def test_rules_broken_in_several_parts_are_counted_together_unless_they_are_off(graph: og.Graph) -> None:
     add = order(graph, "append")
     texts = [add.stage(rows((f"x{number}", 200 + number))) for number in range(30)]
@@ -194,8 +260,8 @@ def test_text_that_is_no_part_is_refused(graph: og.Graph, damage: str) -> None:
 
 
 def test_a_part_of_a_later_form_is_refused(graph: og.Graph) -> None:
-    body = json.loads(order(graph, "append").stage(rows(("Dan", 1)))) | {"part": 2}
-    with pytest.raises(CorruptGraphError, match="not of form 1"):
+    body = json.loads(order(graph, "append").stage(rows(("Dan", 1)))) | {"part": 3}
+    with pytest.raises(CorruptGraphError, match="not of form 2"):
         publish(graph, "append", json.dumps(body))
 
 

@@ -28,6 +28,7 @@ from omnigraph.ids import CommitId, Incarnation, Sources
 from omnigraph.model.schema import TableType
 from omnigraph.model.staged import RowSet, Staged, StagedOverwrite, StagedReshape, StagedUpsert, staged_from_json
 from omnigraph.rules.arrow_schema import arrow_schema
+from omnigraph.rules.ascending import Ascending, Stretch
 from omnigraph.rules.conform import conform
 from omnigraph.rules.constraints import Violation
 from omnigraph.rules.identity import Minting
@@ -39,11 +40,11 @@ from omnigraph.storage.roots import StorageOptions
 from omnigraph.storage.staging import Staging, Ticket
 
 Verb = Literal["append", "upsert", "overwrite", "delete"]
-PART_NUMBER: Final = 1
+PART_NUMBER: Final = 2
 NUMBER: Final = "#number"
 PLACE: Final = "#place"
 """Columns no type can have: the row id and the row address of the row that a given one replaces."""
-_NAMES: Final = {"part", "table", "base", "staged", "rows", "violations", "refused"}
+_NAMES: Final = {"part", "table", "base", "staged", "stretch", "rows", "violations", "refused"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,9 +87,9 @@ class WorkOrder:
     def _part(self, rows: Iterable[pa.RecordBatch], mint: Minting) -> "Part":
         if self.verb == "delete":
             return Part(rows=self._located(rows))
-        checks = RowChecks(self.kind)
+        checks, ids = RowChecks(self.kind), Ascending()
         seen = PlacesSeen() if self.is_placed else None
-        batches = self._conformed(rows if seen is None else _placed(rows, seen), checks, mint)
+        batches = self._conformed(rows if seen is None else _placed(rows, seen), checks, ids, mint)
         first = next(batches, None)
         if first is None:
             return Part()
@@ -98,7 +99,7 @@ class WorkOrder:
         reach(Failpoint.BEFORE_STAGE)
         staged = self._stager(seen)(self.ticket, pa.RecordBatchReader.from_batches(schema, chain([first], batches)))
         reach(Failpoint.AFTER_STAGE)
-        return Part(staged=staged, violations=tuple(checks.violations))
+        return Part(staged=staged, stretch=ids.stretch, violations=tuple(checks.violations))
 
     def _stager(self, seen: PlacesSeen | None) -> Callable[[Ticket, pa.RecordBatchReader], Staged]:
         staging = Staging(self.options)
@@ -114,10 +115,13 @@ class WorkOrder:
             case _:
                 assert_never(self.verb)
 
-    def _conformed(self, rows: Iterable[pa.RecordBatch], checks: RowChecks, mint: Minting) -> Iterator[pa.RecordBatch]:
+    def _conformed(
+        self, rows: Iterable[pa.RecordBatch], checks: RowChecks, ids: Ascending, mint: Minting
+    ) -> Iterator[pa.RecordBatch]:
         for batch in rows:
             fitted = conform(self.kind, batch, mint)
             if fitted.num_rows:
+                ids.look(fitted.column("id"))
                 if self.is_checked:
                     checks.look(fitted)
                 yield from fitted.to_batches()
@@ -158,6 +162,8 @@ class Part:
     """What one task did: files it staged, rows it found to delete, rows that break a rule, or why it refused."""
 
     staged: Staged | None = None
+    stretch: Stretch | None = None
+    """Its ids, if they came in order."""
     rows: tuple[RowSet, ...] = ()
     violations: tuple[Violation, ...] = ()
     refused: OmnigraphError | None = None
@@ -170,6 +176,7 @@ class Part:
             "table": kind.table_id,
             "base": _text_of(ticket.base_version),
             "staged": None if self.staged is None else self.staged.to_json(),
+            "stretch": None if self.stretch is None else [self.stretch.first, self.stretch.last],
             "rows": [each.to_json() for each in self.rows],
             "violations": [each.to_dict() for each in self.violations],
             "refused": refused and {"code": refused.code, "message": refused.message, "facts": refused.facts},
@@ -186,9 +193,10 @@ class Part:
                 f"nothing was applied: a part was staged for table {body['table']} at {body['base']}, "
                 f"but {kind.table} is {kind.table_id} at {_text_of(ticket.base_version)}; stage again"
             )
-        refused, staged = body["refused"], body["staged"]
+        refused, staged, stretch = body["refused"], body["staged"], body["stretch"]
         part = cls(
             staged=None if staged is None else staged_from_json(staged),
+            stretch=None if stretch is None else _stretch(stretch),
             rows=tuple(RowSet.from_json(each) for each in body["rows"]),
             violations=tuple(_violation(each) for each in body["violations"]),
             refused=refused and error_of(refused["code"], refused["message"], **refused["facts"]),
@@ -206,6 +214,8 @@ class Gathered:
     staged: tuple[Staged, ...]
     rows: tuple[RowSet, ...]
     violations: tuple[Violation, ...]
+    stretches: tuple[Stretch | None, ...] = ()
+    """The ids of each part that was staged, if they came in order."""
 
 
 def gather(verb: Verb, texts: Iterable[str], ticket: Ticket, kind: TableType) -> Gathered:
@@ -223,6 +233,7 @@ def gather(verb: Verb, texts: Iterable[str], ticket: Ticket, kind: TableType) ->
         staged=staged,
         rows=tuple(each for part in parts for each in part.rows),
         violations=_together(each for part in parts for each in part.violations),
+        stretches=tuple(part.stretch for part in parts if part.staged is not None),
     )
 
 
@@ -245,6 +256,12 @@ def _read(text: str) -> dict[str, Any]:
     if not isinstance(body, dict) or set(body) != _NAMES or body["part"] != PART_NUMBER:
         raise CorruptGraphError(f"nothing was applied: a part is not of form {PART_NUMBER}, the only one known here")
     return body
+
+
+def _stretch(ends: Any) -> Stretch:
+    if not isinstance(ends, list) or [type(end) for end in ends] != [str, str]:
+        raise CorruptGraphError("nothing was applied: a part does not say from which id to which it goes")
+    return Stretch(*ends)
 
 
 def _violation(body: dict[str, Any]) -> Violation:

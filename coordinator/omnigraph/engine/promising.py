@@ -154,6 +154,8 @@ class Promising:
         return row_sets(np.concatenate([np.empty(0, np.uint64), *places]))
 
     def _refuse_repeats(self, table: TableWork) -> None:
+        if table.has_no_twins:
+            return
         uri, staging = table.ticket.uri, self._session.staging
         cluster = self._cluster(_rows(table.staged_elsewhere))
         if cluster is not None:

@@ -12,6 +12,7 @@ from omnigraph.ids import TableId
 from omnigraph.model.schema import TableType
 from omnigraph.model.staged import RowSet, Staged
 from omnigraph.model.tables import Pin
+from omnigraph.rules.ascending import Stretch, are_apart
 from omnigraph.rules.constraints import Violation
 from omnigraph.rules.row_checks import RowChecks
 from omnigraph.rules.values import Column
@@ -31,6 +32,8 @@ class TableWork:
     parts: list[Staged] = field(default_factory=list)
     staged_elsewhere: list[Staged] = field(default_factory=list)
     """Those of the parts whose ids have not gone by here."""
+    stretches: list[Stretch | None] = field(default_factory=list)
+    """The ids of those, if they came in order."""
     repeats: Repeats = field(default_factory=Repeats)
     deleted_ids: list[Column] = field(default_factory=list)
     deleted_rows: list[RowSet] = field(default_factory=list)
@@ -41,6 +44,11 @@ class TableWork:
     def key(self) -> str:
         """Which table it is."""
         return str(self.kind.table)
+
+    @property
+    def has_no_twins(self) -> bool:
+        """Whether it is known, without a look at them, that no id was given twice: all came elsewhere, and in order."""
+        return len(self.parts) == len(self.staged_elsewhere) and are_apart(self.stretches)
 
     @property
     def violations(self) -> list[Violation]:

@@ -220,6 +220,7 @@ class Transaction:
         table.deleted_rows += gathered.rows
         table.found += gathered.violations
         table.staged_elsewhere += gathered.staged
+        table.stretches += gathered.stretches
 
     def changed(self, type: str, *, put: Iterable[str], inserted: Iterable[str], deleted: Iterable[str]) -> None:
         """Take the rows of one type that tasks elsewhere put, inserted and found to delete, as one change.

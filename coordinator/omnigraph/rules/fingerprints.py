@@ -33,7 +33,7 @@ ENDINGS_ROOM_LOG2: Final = 4
 WHOLE_ROOM_LOG2: Final = 6
 
 
-class _Texts:
+class Texts:
     """A column of texts as bytes: every byte begins a word, with room before the first text and after the last."""
 
     def __init__(self, texts: Column) -> None:
@@ -71,10 +71,10 @@ class _Texts:
 
 def fingerprints(texts: Column) -> Fingerprints:
     """Return the fingerprints of a column of texts; a null counts as the empty text."""
-    return np.concatenate([np.empty(0, np.uint64), *(_fingerprints(_Texts(part)) for part in _parts(texts))])
+    return np.concatenate([np.empty(0, np.uint64), *(_fingerprints(Texts(part)) for part in parts_of(texts))])
 
 
-def _fingerprints(texts: _Texts) -> Fingerprints:
+def _fingerprints(texts: Texts) -> Fingerprints:
     mixed = texts.lengths.astype(np.uint64) * MIX_LENGTH
     for number in range(WORDS_EACH_END):
         before = number * WORD_BYTES
@@ -99,7 +99,7 @@ def _endings(texts: Column) -> Fingerprints:
     # texts would begin before the buffer.
     first = int(np.searchsorted(stops, WORD_BYTES))
     last = np.empty(len(texts), np.uint64)
-    last[:first] = _Texts(texts.slice(0, first)).from_end(0) if first else 0
+    last[:first] = Texts(texts.slice(0, first)).from_end(0) if first else 0
     if first < len(texts):
         words: Fingerprints = np.ndarray((data.size - WORD_BYTES + 1,), "<u8", data, strides=(1,))
         last[first:] = words[np.subtract(stops[first:], WORD_BYTES, dtype=np.intp)]
@@ -192,18 +192,18 @@ class Sieve:
     """Holds texts and lets them through; of others hardly one in a thousand."""
 
     def __init__(self, held: Iterable[Column]) -> None:
-        parts = [part for column in held for part in _parts(column)]
+        parts = [part for column in held for part in parts_of(column)]
         count = max(1, sum(map(len, parts)))
         self._endings = _Marks(count, ENDINGS_ROOM_LOG2)
         self._whole = _Marks(count, WHOLE_ROOM_LOG2)
         for part in parts:
             self._endings.add(_endings(part))
-            self._whole.add(_fingerprints(_Texts(part)))
+            self._whole.add(_fingerprints(Texts(part)))
 
     def admitted(self, column: Column) -> Places:
         """Return the places of the texts that get through, ascending."""
         found, start = [np.empty(0, np.int64)], 0
-        for part in _parts(column):
+        for part in parts_of(column):
             found.append(self._admitted(part) + start)
             start += len(part)
         return np.concatenate(found)
@@ -212,11 +212,11 @@ class Sieve:
         # The ending turns nearly all others away, so the whole fingerprint is made of few.
         places = self._endings.which(_endings(texts))
         if len(places):
-            places = places[self._whole.which(_fingerprints(_Texts(texts.take(pa.array(places)))))]
+            places = places[self._whole.which(_fingerprints(Texts(texts.take(pa.array(places)))))]
         return places
 
 
-def _parts(column: Column) -> Iterator[Column]:
+def parts_of(column: Column) -> Iterator[Column]:
     """Yield a column in parts that fit the processor's caches, and that other threads can wait for."""
     for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
         for start in range(0, len(chunk), PART_TEXTS_MAX):
