@@ -12,6 +12,7 @@ from tests.engine.feed_kit import TOLD, fold, of_all, rows_at, told
 
 import omnigraph as og
 from omnigraph.cli.output import Exit
+from omnigraph.engine import feed_parts
 from omnigraph.engine.feed_parts import Comparisons, Insertions
 from omnigraph.errors import (
     BranchNotFoundError,
@@ -225,23 +226,82 @@ def test_commits_that_only_insert_are_read_from_the_last_of_their_versions_alone
     changes = graph.changes(since=first)
     (part,) = changes.parts("Person")
     assert isinstance(part, Insertions)
-    opened: list[int] = []
-    at = lance_door.VERSIONS.at
-
-    def watched(uri: str, version: int, options: Any) -> Any:
-        opened.append(version)
-        return at(uri, version, options)
-
-    monkeypatch.setattr(lance_door.VERSIONS, "at", watched)
+    opened = versions_opened(monkeypatch)
     found = short(changes)
     assert [(version, age) for version, _, _, age in found] == [(first + 1 + n // 2, n // 2) for n in range(40)]
-    assert len(set(opened)) == 1
+    assert len(opened) == 1
     upsert(graph, {"name": "p3", "age": 333}, {"name": "new"})
     upsert(graph, {"name": "last"})
     kinds = [type(part) for part in graph.changes(since=first).parts("Person")]
-    assert kinds == [Insertions, Comparisons, Insertions]
+    assert kinds == [Insertions, Comparisons]
     rows = fold(rows_at(graph, "Person", first), told(graph.changes(since=first)))
     assert rows == rows_at(graph, "Person", graph.refresh().version)
+
+
+def versions_opened(monkeypatch: pytest.MonkeyPatch) -> set[int]:
+    """Note which versions of tables are opened."""
+    opened: set[int] = set()
+    at = lance_door.VERSIONS.at
+
+    def watched(uri: str, version: int, options: Any) -> Any:
+        opened.add(version)
+        return at(uri, version, options)
+
+    monkeypatch.setattr(lance_door.VERSIONS, "at", watched)
+    return opened
+
+
+def populated(graph: og.Graph, count: int) -> int:
+    with graph.transaction() as tx:
+        tx.append("Person", [{"name": f"p{number}", "age": 0} for number in range(count)])
+    return graph.refresh().version
+
+
+def test_commits_that_put_different_rows_are_told_from_two_versions(
+    graph: og.Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = populated(graph, 200)
+    for number in range(40):
+        upsert(graph, *({"name": f"p{number * 5 + n}", "age": number + 1} for n in range(3)), {"name": f"new{number}"})
+        if number % 3 == 0:
+            upsert(graph, {"name": f"only new{number}"})
+    changes = graph.changes(since=first)
+    opened = versions_opened(monkeypatch)
+    found = short(changes)
+    assert len(opened) == 2, "the one before, and the last"
+    assert [version for version, *_ in found] == sorted(version for version, *_ in found)
+    by_commit = [row for row in found if row[0] == first + 1]
+    assert [row[1] for row in by_commit] == ["update_preimage"] * 3 + ["update_postimage"] * 3 + ["insert"]
+    assert [(row[2], row[3]) for row in by_commit[:3]] == [("p0", 0), ("p1", 0), ("p2", 0)]
+    rows = fold(rows_at(graph, "Person", first), told(changes))
+    assert rows == rows_at(graph, "Person", graph.refresh().version)
+
+
+@pytest.mark.parametrize("again", [1, 2, 7, 40])
+def test_rows_that_were_put_again_are_told_each_time(
+    graph: og.Graph, monkeypatch: pytest.MonkeyPatch, again: int
+) -> None:
+    first = populated(graph, 60)
+    for number in range(40):
+        upsert(graph, {"name": f"p{number % again}", "age": number + 1}, {"name": f"p{number + 20}", "age": number % 3})
+    found = short(graph.changes(since=first))
+    monkeypatch.setattr(feed_parts, "runs_of", lambda steps: [[step] for step in steps])
+    assert sorted(found) == sorted(short(graph.changes(since=first)))
+    rows = fold(rows_at(graph, "Person", first), told(graph.changes(since=first)))
+    assert rows == rows_at(graph, "Person", graph.refresh().version)
+
+
+def test_a_row_that_was_changed_and_changed_back_is_told_twice(graph: og.Graph) -> None:
+    first = populated(graph, 3)
+    for age in (1, 0):
+        upsert(graph, {"name": "p1", "age": age})
+    kinds = ["update_preimage", "update_postimage"]
+    assert short(graph.changes(since=first)) == [
+        (first + 1, kinds[0], "p1", 0),
+        (first + 1, kinds[1], "p1", 1),
+        (first + 2, kinds[0], "p1", 1),
+        (first + 2, kinds[1], "p1", 0),
+    ]
 
 
 def test_parts_can_be_pickled_and_are_dealt_out_to_several_readers(graph: og.Graph) -> None:

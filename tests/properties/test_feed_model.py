@@ -10,7 +10,7 @@ from tests.engine.merge_kit import KEYS
 from tests.properties.test_merge_model import Model, begun, fork, merge, write
 
 import omnigraph as og
-from omnigraph.engine import feed_parts
+from omnigraph.engine import feed_parts, feed_steps
 
 DEEP = os.environ.get("OMNIGRAPH_DEEP") == "1"
 WALKS = 60 if DEEP else 2
@@ -88,6 +88,52 @@ def _ordered(row: dict[str, object]) -> dict[str, object]:
     ends = {name: row[name] for name in ("src", "dst") if name in row}
     told_of = {name: value for name, value in row.items() if name.startswith("_")}
     return {name: value for name, value in row.items() if name not in (*ends, *told_of)} | ends | told_of
+
+
+# -- commits that put rows ----------------------------------------------------------------------------------
+
+
+def put(graph: og.Graph, chance: random.Random, hot: int) -> None:
+    """Write a few people: new ones, some that are there, often the same; or change only how they are stored."""
+    act = chance.choice(["put"] * 12 + ["index", "optimize", "delete", "append"])
+    if act == "index":
+        graph.ensure_indices()
+        return
+    if act == "optimize":
+        graph.optimize()
+        return
+    with graph.transaction() as tx:
+        names = {f"p{chance.randrange(hot)}" for _ in range(chance.randint(1, 6))}
+        if act == "delete":
+            tx.delete("Person", ids=sorted(names))
+        elif act == "append":
+            tx.append("Person", [{"name": f"new{graph.refresh().version}-{number}"} for number in range(3)])
+        else:
+            tx.upsert("Person", [{"name": name, "age": chance.choice([0, 1, 2, None])} for name in sorted(names)])
+
+
+@pytest.mark.parametrize("hot", [8, 60, 100_000])
+@pytest.mark.parametrize("seed", range(WALKS))
+def test_commits_told_many_at_once_are_told_as_one_by_one(
+    tmp_path: Path, seed: int, hot: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = random.Random(seed)
+    graph = og.init(tmp_path / "g", "node Person { name: String @key  age: I32? }")
+    with graph.transaction() as tx:
+        tx.append("Person", [{"name": f"p{number}", "age": 0} for number in range(60)])
+    for _ in range(STEPS * 2):
+        put(graph, chance, hot)
+    last = graph.refresh().version
+    for most in (5, 20_000):
+        monkeypatch.setattr(feed_steps, "FEW_ROWS_MAX", most)
+        for _ in range(RANGES):
+            first, end = sorted(chance.choices(range(1, last + 1), k=2))
+            feed = told(graph.changes(since=first, until=end))
+            assert [row["_commit_version"] for row in feed] == sorted(row["_commit_version"] for row in feed)
+            assert fold(rows_at(graph, "Person", first), feed) == rows_at(graph, "Person", end)
+            with monkeypatch.context() as alone:
+                alone.setattr(feed_parts, "runs_of", lambda steps: [[step] for step in steps])
+                assert sorted(map(str, feed)) == sorted(map(str, told(graph.changes(since=first, until=end))))
 
 
 # -- schemas that change ------------------------------------------------------------------------------------

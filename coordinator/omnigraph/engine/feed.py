@@ -13,7 +13,8 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.engine.feed_parts import Comparisons, Insertions, OfEveryType, Step
+from omnigraph.engine.feed_parts import Comparisons, Insertions, OfEveryType
+from omnigraph.engine.feed_steps import Step, follows
 from omnigraph.engine.history import History
 from omnigraph.engine.row_changes import TableAt
 from omnigraph.engine.session import Session
@@ -37,8 +38,11 @@ PART_ROWS_MAX: Final = 2**20
 NOWHERE: Final = TableAt(kind=None, pin=None)
 WRITES: Final = frozenset({"append", "upsert", "transaction"})
 """Operations that change no table but those that they count rows of."""
-REWRITTEN: Final = ("rows_updated", "rows_deleted")
 ROWS_INSERTED: Final = "rows_inserted"
+REWRITTEN: Final = ("rows_updated", "rows_deleted")
+COUNTS: Final = (ROWS_INSERTED, *REWRITTEN)
+JOINED_ROWS_MAX: Final = 8_192
+"""So many rows that were only inserted are told together with rows that were put before and after."""
 STEP_ROWS: Final = 1_000
 """Comparing two versions, or opening a file, costs about as much as reading so many rows."""
 Bound: TypeAlias = int | str | datetime
@@ -183,8 +187,7 @@ class Changes:
                     yield Step(told=told, old=NOWHERE, new=new, inserted=inserted, touched=inserted, expired=before)
                 continue
             if old.pin != new.pin:
-                touched, only = _counted(None if self.is_net else commit, old, new)
-                yield Step(told=told, old=old, new=new, inserted=only, touched=touched)
+                yield _counted(told, old, new, None if self.is_net else commit)
 
     def _parts(self, kind: TableType, parallelism: int) -> Iterator[Readable]:
         steps = list(self._steps(kind))
@@ -234,12 +237,14 @@ class Changes:
 
     def _compared(self, kind: TableType, steps: Sequence[Step], size: int) -> Iterator[Readable]:
         group: list[Step] = []
+        work = 0
         for step in steps:
-            rows = PART_ROWS_MAX if step.touched is None else step.touched
-            if group and sum(STEP_ROWS + (each.touched or 0) for each in group) + STEP_ROWS + rows > size:
+            more = STEP_ROWS + (PART_ROWS_MAX if step.touched is None else step.touched)
+            if group and work + more > size:
                 yield self._comparison(kind, group)
-                group = []
+                group, work = [], 0
             group.append(step)
+            work += more
         if group:
             yield self._comparison(kind, group)
 
@@ -250,21 +255,24 @@ class Changes:
         return self._session.root.uri(table_location(kind.table.kind, kind.table_id))
 
 
-def _counted(commit: Commit | None, old: TableAt, new: TableAt) -> tuple[int | None, int | None]:
-    """Return how many rows a commit touched in a table, and how many it inserted if it did nothing else.
+def _counted(told: Told, old: TableAt, new: TableAt, commit: Commit | None) -> Step:
+    """Return what a commit did to a table, as it counted it.
 
     A commit counts what it sealed on the table as it was; of tables it took over from elsewhere it says nothing.
     """
     if new.pin is None or new.kind is None:
-        return None, None
+        return Step(told=told, old=old, new=new)
     if old.pin is None:
-        return new.pin.rows, new.pin.rows or None
-    counts = None if commit is None else commit.metrics.get(str(new.kind.table))
-    if counts is None or ROWS_INSERTED not in counts:  # of rows that lie elsewhere now, none is counted
-        return None, None
-    inserted, others = (sum(counts.get(name, 0) for name in names) for names in ((ROWS_INSERTED,), REWRITTEN))
-    is_all = others == 0 and inserted == new.pin.rows - old.pin.rows > 0 and old.kind == new.kind
-    return inserted + others, inserted if is_all else None
+        return Step(told=told, old=old, new=new, touched=new.pin.rows, inserted=new.pin.rows or None)
+    counts = {} if commit is None else commit.metrics.get(str(new.kind.table), {})
+    inserted, updated, deleted = (counts.get(name) for name in COUNTS)
+    if inserted is None or updated is None or deleted is None:  # of rows that lie elsewhere now, none is counted
+        return Step(told=told, old=old, new=new)
+    touched = inserted + updated + deleted
+    if deleted or old.kind != new.kind or inserted != new.pin.rows - old.pin.rows:
+        return Step(told=told, old=old, new=new, touched=touched)
+    only = None if updated or not inserted else inserted
+    return Step(told=told, old=old, new=new, touched=touched, put=(inserted, updated), inserted=only)
 
 
 def _inserted_since(before: Commit, commit: Commit, new: TableAt) -> int:
@@ -279,7 +287,7 @@ def _stretches(steps: Sequence[Step]) -> Iterator[list[Step]]:
     """Yield runs of commits of one sort: those that follow each other and only inserted, and runs of others."""
     run: list[Step] = []
     for step in steps:
-        if run and not _goes_on(run[-1], step):
+        if run and not _goes_on(run[0], run[-1], step):
             yield run
             run = []
         run.append(step)
@@ -287,11 +295,11 @@ def _stretches(steps: Sequence[Step]) -> Iterator[list[Step]]:
         yield run
 
 
-def _goes_on(last: Step, step: Step) -> bool:
-    if (last.inserted is None) != (step.inserted is None):
-        return False
+def _goes_on(first: Step, last: Step, step: Step) -> bool:
+    if first.inserted is None:
+        return step.inserted is None or (follows(last, step) and step.inserted <= JOINED_ROWS_MAX)
     # A version is told from the fragments of a later one only if the later one was built on it.
-    return step.inserted is None or (last.new.pin == step.old.pin and last.new.kind == step.new.kind)
+    return step.inserted is not None and last.new.pin == step.old.pin and last.new.kind == step.new.kind
 
 
 def _tail(fragments: Sequence[FragmentSize], rows: int) -> list[FragmentSize] | None:

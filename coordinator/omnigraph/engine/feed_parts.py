@@ -1,10 +1,11 @@
 """The parts of a change feed: each can be read anywhere, and holds no handle.
 
 Most commits only insert rows. What they inserted is the last rows of the version they made, so a stretch of such
-commits is read like a table, from the last of their versions alone. Every other commit is compared with the one before.
+commits is read like a table, from the last of their versions alone. Commits that put rows are told many at a time, if
+they can be (:mod:`omnigraph.engine.feed_steps`). Every other commit is compared with the one before.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.engine.diff_rows import BLOB_ROWS_MAX
+from omnigraph.engine.feed_steps import FEW_ROWS_MAX, Again, Numbers, PutRows, Step, put_by, runs_of
 from omnigraph.engine.integrity import ENGINE
 from omnigraph.engine.row_changes import TableAt
 from omnigraph.engine.shares import Share
 from omnigraph.errors import CorruptGraphError
-from omnigraph.model.lineage import Commit
 from omnigraph.model.schema import TableType
 from omnigraph.rules.feed import (
     DELETE,
@@ -40,22 +41,6 @@ from omnigraph.storage.relations import Readable, Spread
 from omnigraph.storage.roots import StorageOptions
 
 ROWS_TOGETHER: Final = 8_192
-FEW_ROWS_MAX: Final = 20_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """What one commit did to a table: it was one way before and is another way now."""
-
-    told: Told
-    old: TableAt
-    new: TableAt
-    inserted: int | None = None
-    """How many rows came, if nothing else was done."""
-    touched: int | None = None
-    """How many rows were changed in any way, if that is known."""
-    expired: Commit | None = None
-    """The commit before, if what it held is gone: then only what was inserted can be told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,14 +109,43 @@ class Comparisons:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Stream the rows, in the order of the commits; what was comes before what is."""
-        for step in self.steps:
-            lost, come = self._pieces(step)
-            before, after = self._rows(step.old, lost), self._rows(step.new, come)
-            if lost and come:
-                yield from self._changed(step, before, after)
-            else:  # ids are unique within a version: what only one side has can not meet another
-                yield from self._stored(step, before, DELETE)
-                yield from self._stored(step, after, INSERT)
+        has_blobs = any(column.is_blob for column in shown_table(self.kind).columns)
+        for steps in [[step] for step in self.steps] if has_blobs else runs_of(self.steps):
+            yield from self._run(steps)
+
+    def _run(self, steps: Sequence[Step]) -> Iterator[pa.RecordBatch]:
+        """Stream what some commits did: of all at once, or if that can not be told of one after the other."""
+        if len(steps) == 1:
+            yield from self._step(steps[0])
+            return
+        put = put_by(steps, self._some(steps[0].old, ()), self._some(steps[-1].new, ()))
+        if isinstance(put, PutRows):
+            yield self._all_of(steps, put)
+            return
+        each = len(steps) // 2 if put is Again.SOME else 1
+        for start in range(0, len(steps), each):
+            yield from self._run(steps[start : start + each])
+
+    def _step(self, step: Step) -> Iterator[pa.RecordBatch]:
+        lost, come = self._pieces(step)
+        before, after = self._rows(step.old, lost), self._rows(step.new, come)
+        if lost and come:
+            yield from self._changed(step, before, after)
+        else:  # ids are unique within a version: what only one side has can not meet another
+            yield from self._stored(step, before, DELETE)
+            yield from self._stored(step, after, INSERT)
+
+    def _all_of(self, steps: Sequence[Step], put: PutRows) -> pa.RecordBatch:
+        """Return what several commits did: of each what was, and then what is."""
+        told = [step.told for step in steps]
+        images = [
+            self._image(steps[0].old, put.rows, "old", told, put.which),
+            self._image(steps[-1].new, put.rows, "new", told, put.which),
+        ]
+        was = put.which[np.asarray(compute.is_valid(put.rows.column("old")), np.bool_)]
+        order = np.argsort(np.concatenate([2 * was, 2 * put.which + 1]), kind="stable")
+        (every,) = pa.Table.from_batches(images).combine_chunks().to_batches()
+        return every.take(pa.array(order, pa.int64()))
 
     def _pieces(self, step: Step) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
         old, new = step.old.pin, step.new.pin
@@ -141,21 +155,20 @@ class Comparisons:
         return every[0], every[1]
 
     def _rows(self, at: TableAt, pieces: tuple[Piece, ...]) -> tuple[SomeRows, ...]:
-        if at.pin is None:
-            return ()
-        table, names, version = shown_table(self.kind), names_in(self.kind, at.kind), at.pin.lance_version
-        has_blobs = any(column.is_blob for column in table.columns)  # which are fetched by row ids
-        return tuple(
-            SomeRows(
-                uri=self.uri,
-                version=version,
-                options=self.options,
-                table=table,
-                names=names,
-                pieces=part,
-                needs_row_ids=has_blobs,
-            )
-            for part in in_parts(pieces)
+        return () if at.pin is None else tuple(self._some(at, part) for part in in_parts(pieces))
+
+    def _some(self, at: TableAt, pieces: tuple[Piece, ...]) -> SomeRows:
+        """Return how some rows of a commit are read."""
+        assert at.pin is not None  # noqa: S101  what has rows has one
+        table = shown_table(self.kind)
+        return SomeRows(
+            uri=self.uri,
+            version=at.pin.lance_version,
+            options=self.options,
+            table=table,
+            names=names_in(self.kind, at.kind),
+            pieces=pieces,
+            needs_row_ids=any(column.is_blob for column in table.columns),  # which are fetched by row ids
         )
 
     def _stored(self, step: Step, parts: tuple[SomeRows, ...], change: str) -> Iterator[pa.RecordBatch]:
@@ -164,7 +177,8 @@ class Comparisons:
             wanted = ["id", *(name for name in part.names if name is not None)]
             for rows in part.stored(wanted, has_blobs=has_blobs):
                 changes = pa.array([change] * rows.num_rows, pa.string())
-                yield self._told(step, shown(self.kind, part.names, rows), changes)
+                columns = shown(self.kind, part.names, rows)
+                yield self._told(columns, changes, [step.told], np.zeros(rows.num_rows, np.int64))
 
     def _changed(
         self, step: Step, before: tuple[SomeRows, ...], after: tuple[SomeRows, ...]
@@ -176,8 +190,9 @@ class Comparisons:
             size = BLOB_ROWS_MAX if has_blobs else max(1, batch.num_rows)
             for start in range(0, batch.num_rows, size):
                 rows = batch.slice(start, size)
-                yield self._image(step, rows, "old")
-                yield self._image(step, rows, "new")
+                which = np.zeros(rows.num_rows, np.int64)
+                yield self._image(step.old, rows, "old", [step.told], which)
+                yield self._image(step.new, rows, "new", [step.told], which)
 
     def _found(self, relations: dict[str, Spread]) -> Iterable[pa.RecordBatch]:
         rows = sum(part.rows for side in relations.values() for part in side.parts if isinstance(part, SomeRows))
@@ -185,12 +200,14 @@ class Comparisons:
             return ENGINE.run(CHANGED, relations)
         return changed_among(*(relations[name].reader().read_all() for name in ("old", "new")))
 
-    def _image(self, step: Step, rows: pa.RecordBatch, side: str) -> pa.RecordBatch:
-        """Return the rows of one side as they are shown, with what became of them."""
+    def _image(
+        self, at: TableAt, rows: pa.RecordBatch, side: str, told: Sequence[Told], which: Numbers
+    ) -> pa.RecordBatch:
+        """Return the rows of one side as they are shown, with what became of them, and of which commits they are."""
         is_old = side == "old"
-        at = step.old if is_old else step.new
         alone, both = (DELETE, PREIMAGE) if is_old else (INSERT, POSTIMAGE)
-        there: Any = rows.filter(compute.is_valid(rows.column(side)))
+        is_there = compute.is_valid(rows.column(side))
+        there: Any = rows.filter(is_there)
         change = compute.if_else(compute.is_null(there.column("new" if is_old else "old")), alone, both)
         structs, names = there.column(side), names_in(self.kind, at.kind)
         columns: list[Column] = [there.column("id")]
@@ -204,16 +221,15 @@ class Comparisons:
             part if part.type == field.type else part.cast(field.type)
             for part, field in zip(columns, wanted, strict=True)
         ]
-        return self._told(step, fitted, change)
+        return self._told(fitted, change, told, which[np.asarray(is_there, np.bool_)])
 
     def _blobs(self, at: TableAt, name: str | None, places: Column) -> Column:
         if at.pin is None or name is None:
             return pa.nulls(len(places), pa.large_binary())
         return blobs_at(self.uri, at.pin.lance_version, name, places, self.options)
 
-    def _told(self, step: Step, columns: list[Column], change: Column) -> pa.RecordBatch:
-        told = told_of([step.told], np.zeros(len(change), np.int64))
-        return pa.RecordBatch.from_arrays([*columns, change, *told], schema=feed_schema(self.kind))
+    def _told(self, columns: list[Column], change: Column, told: Sequence[Told], which: Numbers) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays([*columns, change, *told_of(told, which)], schema=feed_schema(self.kind))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

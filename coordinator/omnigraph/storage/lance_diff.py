@@ -7,7 +7,7 @@ the rows of files that one version lacks are looked at, and of shared files thos
 import hashlib
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -84,20 +84,37 @@ class SomeRows:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Stream the rows: id, row id, row address, and the struct that is compared."""
-        columns = ["id", *(name for name in self.names if name is not None and name != "id")]
-        blobs = {name for name, column in zip(self.names, self.table.columns, strict=True) if column.is_blob}
-        for batch in self._scan(columns, has_blobs=bool(blobs)):
-            parts = [
-                _nothing(batch, column.type)
-                if name is None
-                else digests(batch.column(name))
-                if name in blobs
-                else _cast(batch.column(name), column.type)
-                for name, column in zip(self.names, self.table.columns, strict=True)
-            ]
-            at, place = (batch.column(name).cast(pa.int64()) for name in (ROW_ID, ROW_ADDRESS))
-            row = self.table.struct(parts, batch.num_rows)
-            yield pa.RecordBatch.from_arrays([batch.column("id"), at, place, row], schema=self.table.schema)
+        for batch in self._scan(self._columns, has_blobs=bool(self._blobs)):
+            yield self._compared(batch)
+
+    def known_by(self, row_ids: UnsignedNumbers) -> Iterator[pa.RecordBatch]:
+        """Stream the rows of the version that have some row ids, in the same form; row ids that it has not are none."""
+        handle = open_at(self.uri, self.version, self.options)
+        with translated(f"rows of {self.uri} can not be read", self.options):
+            for batch in scan_row_ids(handle, row_ids, self._columns, with_address=True):
+                yield self._compared(batch)
+
+    @property
+    def _columns(self) -> list[str]:
+        return ["id", *(name for name in self.names if name is not None and name != "id")]
+
+    @property
+    def _blobs(self) -> set[str | None]:
+        return {name for name, column in zip(self.names, self.table.columns, strict=True) if column.is_blob}
+
+    def _compared(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        blobs = self._blobs
+        parts = [
+            _nothing(batch, column.type)
+            if name is None
+            else digests(batch.column(name))
+            if name in blobs
+            else _cast(batch.column(name), column.type)
+            for name, column in zip(self.names, self.table.columns, strict=True)
+        ]
+        at, place = (batch.column(name).cast(pa.int64()) for name in (ROW_ID, ROW_ADDRESS))
+        row = self.table.struct(parts, batch.num_rows)
+        return pa.RecordBatch.from_arrays([batch.column("id"), at, place, row], schema=self.table.schema)
 
     def stored(self, columns: Sequence[str], *, has_blobs: bool = False) -> Iterator[pa.RecordBatch]:
         """Stream columns of the rows as they are stored."""
@@ -218,6 +235,22 @@ def differing(uri: str, old: int, new: int, options: StorageOptions) -> tuple[tu
                 lost += _some(left[files], np.setdiff1d(other, one, assume_unique=True))
                 come += _some(right[files], np.setdiff1d(one, other, assume_unique=True))
     return tuple(lost), tuple(come)
+
+
+def last_rows(some: SomeRows, since: int, count: int) -> SomeRows | None:
+    """Return the last fragments of a version that have so many rows, or more; None if fewer came since another."""
+    handle, before = (open_at(some.uri, version, some.options) for version in (some.version, since))
+    with translated(f"versions of {some.uri} can not be compared", some.options):
+        known, every = _by_files(before), _by_files(handle)
+        if sum(int(each.num_rows) for files, each in every.items() if files not in known) < count:
+            return None
+        found: list[Piece] = []
+        for fragment in sorted(every.values(), key=lambda each: int(each.id), reverse=True):
+            if count <= 0:
+                break
+            found.append(_whole(fragment))
+            count -= found[-1].rows
+    return replace(some, pieces=tuple(reversed(found)), needs_row_ids=True)
 
 
 def have_same_files(uri: str, one: int, other: int, options: StorageOptions) -> bool:

@@ -100,9 +100,19 @@ class RowsAt:
 
     def read(self, file: str, where: str | None = None) -> pa.Table:
         """Read one file's rows."""
+        with self._reading():
+            return self.handle.get_fragments()[self.files.index(file)].to_table(filter=where)
+
+    def read_together(self, files: Sequence[str], where: str | None = None) -> pa.Table:
+        """Read the rows of some files in one scan: each by itself takes three times as long."""
+        with self._reading():
+            every, names = self.handle.get_fragments(), self.files
+            return self.handle.scanner(fragments=[every[names.index(file)] for file in files], filter=where).to_table()
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
         try:
-            fragment = self.handle.get_fragments()[self.files.index(file)]
-            return fragment.to_table(filter=where)
+            yield
         except LANCE_ERRORS as problem:
             raise _failed("a file of __manifest can not be read", problem, self.options) from None
 

@@ -41,7 +41,6 @@ from omnigraph.rules.folding import plan_fold
 from omnigraph.storage import layout
 from omnigraph.storage.lance_door import RowsAt, StoredFile, SwapLostError, SwappedRows, SwapUncertainError
 from omnigraph.storage.objects import ObjectInfo, ObjectStore
-from omnigraph.storage.read_ahead import read_ahead
 from omnigraph.storage.turns import Shelf
 
 VERSIONS_KEPT = 64
@@ -52,7 +51,7 @@ CLOCK_GRAIN = timedelta(seconds=2)
 OPEN_TRIES_MAX = 5
 FENCE_TRIES_MAX = 100
 ROWS_READ_WHOLE_MAX = 512
-READ_AHEAD = 4
+FILES_READ_TOGETHER = 16
 BYTES_READ_WHOLE_MAX = 262_144
 HEAD_COPY = "head"
 
@@ -179,7 +178,7 @@ class Manifest:
     ) -> Iterator[CommitRow]:
         """Yield the commits of a branch's segments, newest first, reading older files as they are needed.
 
-        Whoever wants all down to a version says so, and files are read ahead.
+        Whoever wants all down to a version says so, and several files are read at a time.
         """
         upto = {segment.incarnation: segment.upto for segment in segments}
         names = ", ".join(f"'{incarnation}'" for incarnation in upto)
@@ -188,29 +187,27 @@ class Manifest:
             lambda row: row.version <= upto.get(row.incarnation, 0) and (actor is None or row.actor == actor),
         )
         spans = [span for span in reading.state.commit_spans if since is None or span.last_version >= since]
-        return self._newest_first(reading, spans, search, ahead=0 if since is None else READ_AHEAD)
+        return self._newest_first(reading, spans, search, together=1 if since is None else FILES_READ_TOGETHER)
 
     def every_commit(self, reading: Reading) -> Iterator[CommitRow]:
         """Yield the commits of all branches, those of newer files first, reading older ones as they are needed."""
         return self._newest_first(reading, reading.state.commit_spans, Search("true", lambda row: True))
 
     def _newest_first(
-        self, reading: Reading, spans: Sequence[Span], search: "Search", *, ahead: int = 0
+        self, reading: Reading, spans: Sequence[Span], search: "Search", *, together: int = 1
     ) -> Iterator[CommitRow]:
-        """Yield matching commits of the tail, then of older files, each opened only when it is needed.
+        """Yield matching commits of the tail, then of older files, some at a time and only when they are needed.
 
         Along one branch, commits were published in the order of their versions, so newest first is the
-        order of the files and, within one, of the versions.
+        order of the files and, within them, of the versions.
         """
         yield from _by_version(filter(search.fits, reading.state.tail))
-
-        def read(span: Span) -> pa.Table:
-            # Planning a filter costs more than reading a small file whole.
-            return reading.at.read(span.file, search.where if span.rows > ROWS_READ_WHOLE_MAX else None)
-
         older = tuple(reversed(spans))
-        for table in read_ahead(read, older, ahead) if ahead and len(older) > 1 else map(read, older):
-            found = (rows.decode_commit(row) for row in table.to_pylist())
+        for start in range(0, len(older), together):
+            some = older[start : start + together]
+            # Planning a filter costs more than reading small files whole.
+            where = search.where if sum(span.rows for span in some) > ROWS_READ_WHOLE_MAX * together else None
+            found = rows.decode_commits(reading.at.read_together([span.file for span in some], where))
             yield from _by_version(filter(search.fits, found))
 
     def schema(self, reading: Reading, digest: str) -> SchemaRow | None:
@@ -262,7 +259,7 @@ class Manifest:
 
     def commits_in(self, reading: Reading, span: Span) -> list[CommitRow]:
         """Return the commits of one older file, as they lie in it."""
-        return [rows.decode_commit(row) for row in reading.at.read(span.file).to_pylist()]
+        return rows.decode_commits(reading.at.read(span.file))
 
     def write_commits(self, base: Reading, span: Span, commits: Sequence[CommitRow]) -> tuple[Span, StoredFile]:
         """Write commits into a file that can take the place of an older one."""
