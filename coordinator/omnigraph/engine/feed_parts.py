@@ -67,7 +67,7 @@ class Insertions:
                 break
             first, last = np.searchsorted(ends, places[[0, -1]], side="right")
             which = np.searchsorted(ends[first : last + 1], places, side="right")
-            change = pa.array([INSERT] * batch.num_rows, pa.string())
+            change = pa.repeat(pa.scalar(INSERT), batch.num_rows)
             columns = [*shown(self.kind, self.names, batch), change, *told_of(self.told[first : last + 1], which)]
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
         if done != self.ends[-1]:
@@ -176,7 +176,7 @@ class Comparisons:
         for part in parts:
             wanted = ["id", *(name for name in part.names if name is not None)]
             for rows in part.stored(wanted, has_blobs=has_blobs):
-                changes = pa.array([change] * rows.num_rows, pa.string())
+                changes = pa.repeat(pa.scalar(change), rows.num_rows)
                 columns = shown(self.kind, part.names, rows)
                 yield self._told(columns, changes, [step.told], np.zeros(rows.num_rows, np.int64))
 

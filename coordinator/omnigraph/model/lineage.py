@@ -288,22 +288,24 @@ class CommitRow:
 
     def _decoded(self, body: Mapping[str, Any]) -> Commit:
         expired_at = from_micros(body["expired"]) if "expired" in body else None
-        pins = [Pin.from_json(pin) for pin in body["pins"]] if expired_at is None else []
+        pins: Mapping[TableId, Pin]
+        if expired_at is None:
+            pins = {pin["table"]: Pin.from_json(pin) for pin in body["pins"]}
+        else:
+            pins = GonePins(commit=self.id, expired_at=expired_at)
         return Commit(
             id=self.id,
             branch=body["branch"],
             incarnation=self.incarnation,
             version=self.version,
-            parents=tuple(CommitId(parent) for parent in body["parents"]),
+            parents=tuple(body["parents"]),
             actor=self.actor,
             operation=body["operation"],
             message=body["message"],
             created_at=self.created_at,
             schema_hash=body["schema"],
             lineage=segments_from_json(body["lineage"]),
-            pins={pin.table: pin for pin in pins}
-            if expired_at is None
-            else GonePins(commit=self.id, expired_at=expired_at),
+            pins=pins,
             metrics=body["metrics"],
             user_metadata=body["user_metadata"],
             expired_at=expired_at,

@@ -63,7 +63,7 @@ class Pin:
     def from_json(cls, body: Mapping[str, Any]) -> "Pin":
         """Read a pin back."""
         return cls(
-            table=TableId(body["table"]),
+            table=body["table"],
             version=int(body["version"]),
             lance_version=int(body["lance"]),
             transaction=body["txn"],
