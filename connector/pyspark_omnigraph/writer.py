@@ -16,7 +16,7 @@ from omnigraph.errors import BranchExistsError, BranchNotFoundError, RefNotFound
 from omnigraph.ids import CommitId, is_ulid
 from omnigraph.model.schema import TableType
 from omnigraph.observing import logger
-from omnigraph.storage.lance_staging import LIMITS, WriteLimits
+from omnigraph.storage.lance_written import LIMITS, WriteLimits
 from pyspark_omnigraph.options import Operation, WriteOptions
 from pyspark_omnigraph.types import check_delete_schema, check_write_schema, from_spark
 from pyspark_omnigraph.workers import settle

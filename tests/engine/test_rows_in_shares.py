@@ -10,7 +10,7 @@ import omnigraph as og
 from omnigraph.engine import row_staging
 from omnigraph.engine.graph import Graph
 from omnigraph.errors import ConstraintError, InvalidDataError
-from omnigraph.storage.lance_staging import LIMITS
+from omnigraph.storage.lance_written import LIMITS
 from omnigraph.testing.places import place
 
 ROWS = 2 * LIMITS.rows_per_file + 1_000

@@ -11,7 +11,7 @@ from tests.engine.crowd_kit import crowd
 import omnigraph as og
 from omnigraph.engine.lately import learn_ids
 from omnigraph.errors import InvalidDataError
-from omnigraph.storage import lance_ids, lance_staging, staging, turns
+from omnigraph.storage import lance_ids, lance_written, staging, turns
 from omnigraph.storage.lance_door import RowsAt
 from omnigraph.storage.lance_ids import KnownIds
 
@@ -62,7 +62,7 @@ def left(graph: og.Graph, thing: str) -> Path:
 def forget_ids(monkeypatch: pytest.MonkeyPatch) -> None:
     """Know no more of ids than another process."""
     fresh = KnownIds()
-    for module in (lance_ids, lance_staging, staging):
+    for module in (lance_ids, lance_written, staging):
         monkeypatch.setattr(module, "KNOWN_IDS", fresh)
 
 

@@ -25,7 +25,7 @@ from omnigraph import failpoints
 from omnigraph.engine import publisher
 from omnigraph.errors import StorageError
 from omnigraph.failpoints import Failpoint
-from omnigraph.storage import lance_door, lance_staging
+from omnigraph.storage import lance_door, lance_written
 
 pytestmark = pytest.mark.crash
 
@@ -139,7 +139,7 @@ class Breaking:
             (obstore, ("put", "get", "head", "list", "delete")),
             (lance, ("dataset",)),
             (lance_door, ("write_fragments",)),
-            (lance_staging, ("write_fragments",)),
+            (lance_written, ("write_fragments",)),
         ):
             for name in names:
                 monkeypatch.setattr(place, name, self._watched(getattr(place, name)))

@@ -23,13 +23,8 @@ from omnigraph.storage.lance_door import Tables
 from omnigraph.storage.lance_moving import combine_upserts, reseal
 from omnigraph.storage.lance_sealing import seal
 from omnigraph.storage.lance_staged import read_staged_ids
-from omnigraph.storage.lance_staging import (
-    WriteLimits,
-    stage_append,
-    stage_delete,
-    stage_overwrite,
-    stage_upsert,
-)
+from omnigraph.storage.lance_staging import stage_append, stage_delete, stage_overwrite, stage_upsert
+from omnigraph.storage.lance_written import WriteLimits
 from omnigraph.storage.roots import StorageOptions
 
 sources = Sources()

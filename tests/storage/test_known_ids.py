@@ -24,7 +24,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> KnownIds:
 
 def remembering(monkeypatch: pytest.MonkeyPatch, fresh: KnownIds) -> KnownIds:
     """Have everything use this memory."""
-    for module in ("omnigraph.storage.lance_ids", "omnigraph.storage.lance_staging", "omnigraph.storage.staging"):
+    for module in ("omnigraph.storage.lance_ids", "omnigraph.storage.lance_written", "omnigraph.storage.staging"):
         monkeypatch.setattr(f"{module}.KNOWN_IDS", fresh)
     return fresh
 

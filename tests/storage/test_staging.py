@@ -23,7 +23,8 @@ from omnigraph.rules.arrow_schema import arrow_schema
 from omnigraph.rules.conform import conform
 from omnigraph.storage import lance_rows, lance_sealing
 from omnigraph.storage.lance_door import Tables
-from omnigraph.storage.lance_staging import WriteLimits, stage_append, stage_overwrite, stage_upsert
+from omnigraph.storage.lance_staging import stage_append, stage_overwrite, stage_upsert
+from omnigraph.storage.lance_written import WriteLimits
 from omnigraph.storage.row_scratch import gathered
 
 EVERYTHING = """node N { k: String @key  s: String?  e: enum(x, y)?  b: Bool?  i: I32?  u: U64?  f: F32?  d: F64?
@@ -208,7 +209,8 @@ def test_small_batches_are_put_together_in_their_order_and_large_ones_left_alone
 MEMORY = """
 import sys, threading
 import pyarrow as pa
-from omnigraph.storage.lance_staging import WriteLimits, stage_append, stage_upsert
+from omnigraph.storage.lance_staging import stage_append, stage_upsert
+from omnigraph.storage.lance_written import WriteLimits
 from omnigraph.storage.roots import StorageOptions
 schema = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("s", pa.string())])
 def batches(count):

@@ -33,7 +33,7 @@ from omnigraph.model.lineage import Commit
 from omnigraph.model.schema import TableType
 from omnigraph.model.shared import Closing, Ending, Save, SharedTransaction, Slot, place_of
 from omnigraph.observing import logger
-from omnigraph.storage.lance_staging import LIMITS, WriteLimits
+from omnigraph.storage.lance_written import LIMITS, WriteLimits
 
 log = logger(__name__)
 

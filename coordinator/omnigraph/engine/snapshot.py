@@ -17,7 +17,7 @@ from omnigraph.model.tables import TableKey
 from omnigraph.report.notebook import snapshot_card
 from omnigraph.rules.arrow_schema import arrow_schema, is_blob
 from omnigraph.storage.lance_door import Predicate, Scan, Tables
-from omnigraph.storage.lance_staging import LIMITS, WriteLimits
+from omnigraph.storage.lance_written import LIMITS, WriteLimits
 from omnigraph.storage.layout import table_location
 from omnigraph.storage.roots import GraphRoot
 from omnigraph.storage.staging import Ticket

@@ -44,15 +44,8 @@ from omnigraph.storage.lance_rows import (
     united,
 )
 from omnigraph.storage.lance_sealing import missing_files, seal, shape_of
-from omnigraph.storage.lance_staging import (
-    LIMITS,
-    Upserting,
-    WriteLimits,
-    delete_rows,
-    file_names,
-    repeated_ids,
-    replacement,
-)
+from omnigraph.storage.lance_staging import Upserting, delete_rows, repeated_ids
+from omnigraph.storage.lance_written import LIMITS, WriteLimits, file_names, replacement
 from omnigraph.storage.roots import StorageOptions
 
 Movable: TypeAlias = StagedAppend | StagedUpsert

@@ -36,7 +36,7 @@ from omnigraph.storage.lance_rows import (
     translated,
 )
 from omnigraph.storage.lance_sealing import reshaped
-from omnigraph.storage.lance_staging import LIMITS, WriteLimits, Written, file_names
+from omnigraph.storage.lance_written import LIMITS, WriteLimits, Written, file_names
 from omnigraph.storage.roots import StorageOptions
 
 BATCH_ROWS: Final = 65_536

@@ -25,7 +25,7 @@ from omnigraph.rules.rollups import SMALL_BYTES_MAX, SMALL_FRAGMENTS_MAX, SMALL_
 from omnigraph.storage.lance_detached import committed, named
 from omnigraph.storage.lance_door import VERSIONS
 from omnigraph.storage.lance_rows import ROW_ID, translated
-from omnigraph.storage.lance_staging import LIMITS, Written
+from omnigraph.storage.lance_written import LIMITS, Written
 from omnigraph.storage.roots import StorageOptions
 
 KEPT_MAX: Final = 8

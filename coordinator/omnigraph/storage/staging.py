@@ -43,16 +43,9 @@ from omnigraph.storage.lance_rows import (
 )
 from omnigraph.storage.lance_sealing import missing_files, seal
 from omnigraph.storage.lance_staged import read_staged, read_staged_ids
-from omnigraph.storage.lance_staging import (
-    LIMITS,
-    WriteLimits,
-    rows_matching,
-    stage_append,
-    stage_delete,
-    stage_overwrite,
-    stage_upsert,
-)
+from omnigraph.storage.lance_staging import rows_matching, stage_append, stage_delete, stage_overwrite, stage_upsert
 from omnigraph.storage.lance_texts import count_where, rows_where
+from omnigraph.storage.lance_written import LIMITS, WriteLimits
 from omnigraph.storage.roots import StorageOptions
 
 FEW_IDS_MAX: Final = 64
