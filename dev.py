@@ -139,7 +139,7 @@ def test() -> None:
         beside = subprocess.Popen(program(*on_spark), cwd=HERE, env=surroundings(), stdout=said, stderr=said)
         try:
             code = code_of(
-                "pytest", "-n", "2", "--dist", "worksteal", "-q", "--durations=40", "--ignore", "tests/spark"
+                "pytest", "-n", "3", "--dist", "worksteal", "-q", "--durations=40", "--ignore", "tests/spark"
             )
             print("$ " + " ".join(on_spark), flush=True)
             code = beside.wait() or code
@@ -159,7 +159,7 @@ def test_on_s3() -> None:
     names = ("transaction", "publisher", "merge", "feed", "branches", "snapshots", "recovery", "write_races")
     chosen = [f"tests/engine/test_{name}.py" for name in names] + ["tests/faults/test_transactions_under_fire.py"]
     run(
-        "pytest", "-n", "2", "--dist", "worksteal", "-q", "--durations=10", *stories, *chosen, OMNIGRAPH_TEST_STORE="s3"
+        "pytest", "-n", "3", "--dist", "worksteal", "-q", "--durations=10", *stories, *chosen, OMNIGRAPH_TEST_STORE="s3"
     )
 
 

@@ -23,7 +23,7 @@ class Crowd:
     told: dict[str, "og.Receipt | Exception"] = field(default_factory=dict)
 
     def add(self, name: str, act: Callable[[Any], None], branch: str = "main", handle: og.Graph | None = None) -> None:
-        """Start a writer and wait until its promise is there."""
+        """Start a writer and wait until its promise is there, and it waits for its turn."""
 
         def work() -> None:
             graph = handle or og.open(self.root)
@@ -37,10 +37,15 @@ class Crowd:
         self.threads.append(threading.Thread(target=work))
         self.threads[-1].start()
         wait_until(lambda: len(self.promises) >= len(self.threads), f"{name} made no promise")
+        wait_until(lambda: len(self.bells) >= len(self.threads), f"{name} does not wait for its turn")
 
     @property
     def promises(self) -> list[Path]:
         return list((place(self.root) / "__recovery").glob("*.json"))
+
+    @property
+    def bells(self) -> list[Path]:
+        return list(turns._place(self.root).glob(f"*{turns.BELL}"))
 
 
 @contextmanager
