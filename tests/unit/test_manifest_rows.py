@@ -1,6 +1,7 @@
 """Rows of `__manifest`: whatever is written comes back the same, and what can not be read is said to be corrupt."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from omnigraph.errors import CorruptGraphError
 from omnigraph.ids import CommitId, Incarnation, TableId
-from omnigraph.model.lineage import Branch, Commit, CommitRow, Segment, Tag, Txn
+from omnigraph.model.lineage import Branch, Commit, CommitRow, Segment, Tag, Txn, decoded
 from omnigraph.model.manifest import FORMAT_KEY, ManifestState, SchemaRow, Span, SpanKind, TableRow
 from omnigraph.model.tables import Pin
 from omnigraph.rules import manifest_rows as rows
@@ -111,6 +112,21 @@ def test_a_state_written_and_read_is_the_same_state_in_the_same_order(state: Man
 def test_a_commit_comes_back_whole_with_every_bit_of_its_lance_versions(commit: Commit) -> None:
     table = rows.encode([rows.commit_row(CommitRow.of(commit))], COLUMNS)
     assert rows.decode_commit(table.to_pylist()[0]).commit == commit
+
+
+@given(st.lists(commits, max_size=4))
+def test_commits_that_are_decoded_at_once_come_back_whole_and_in_order(many: list[Commit]) -> None:
+    table = rows.encode([rows.commit_row(CommitRow.of(commit)) for commit in many], COLUMNS)
+    assert decoded(rows.decode_commits(table)) == many
+
+
+@given(st.lists(commits, min_size=2, max_size=3), st.text('{}[]",:az09', max_size=40))
+def test_a_commit_among_others_that_is_garbage_is_told_by_its_id(many: list[Commit], body: str) -> None:
+    found = [CommitRow.of(commit) for commit in many]
+    found[1] = replace(found[1], body=body)
+    with pytest.raises(CorruptGraphError, match="can not be decoded") as problem:
+        decoded(found)
+    assert problem.value.facts["commit"] == found[1].id
 
 
 @pytest.mark.parametrize("version", [2**53 + 1, 2**63, 2**63 + 1, 2**64 - 1])

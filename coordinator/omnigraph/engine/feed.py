@@ -22,7 +22,7 @@ from omnigraph.engine.shares import Share
 from omnigraph.engine.snapshot import BLOB_ROWS_MAX
 from omnigraph.errors import CommitNotFoundError, InvalidOptionError, TypeNotFoundError
 from omnigraph.ids import TableId
-from omnigraph.model.lineage import Branch, Commit, CommitRow
+from omnigraph.model.lineage import Branch, Commit, CommitRow, decoded
 from omnigraph.model.schema import TableType
 from omnigraph.model.targets import AsOf
 from omnigraph.rules.feed import EVERY_TYPE, KEEPS_ROWS, Told, feed_schema, names_in, shown_table
@@ -38,9 +38,7 @@ PART_ROWS_MAX: Final = 2**20
 NOWHERE: Final = TableAt(kind=None, pin=None)
 WRITES: Final = frozenset({"append", "upsert", "transaction"})
 """Operations that change no table but those that they count rows of."""
-ROWS_INSERTED: Final = "rows_inserted"
-REWRITTEN: Final = ("rows_updated", "rows_deleted")
-COUNTS: Final = (ROWS_INSERTED, *REWRITTEN)
+ROWS_INSERTED, ROWS_UPDATED, ROWS_DELETED = "rows_inserted", "rows_updated", "rows_deleted"
 JOINED_ROWS_MAX: Final = 8_192
 """So many rows that were only inserted are told together with rows that were put before and after."""
 STEP_ROWS: Final = 1_000
@@ -265,11 +263,12 @@ def _counted(told: Told, old: TableAt, new: TableAt, commit: Commit | None) -> S
     if old.pin is None:
         return Step(told=told, old=old, new=new, touched=new.pin.rows, inserted=new.pin.rows or None)
     counts = {} if commit is None else commit.metrics.get(str(new.kind.table), {})
-    inserted, updated, deleted = (counts.get(name) for name in COUNTS)
+    inserted, updated, deleted = counts.get(ROWS_INSERTED), counts.get(ROWS_UPDATED), counts.get(ROWS_DELETED)
     if inserted is None or updated is None or deleted is None:  # of rows that lie elsewhere now, none is counted
         return Step(told=told, old=old, new=new)
     touched = inserted + updated + deleted
-    if deleted or old.kind != new.kind or inserted != new.pin.rows - old.pin.rows:
+    is_same = old.kind is new.kind or old.kind == new.kind  # most often it is, and comparing takes long
+    if deleted or not is_same or inserted != new.pin.rows - old.pin.rows:
         return Step(told=told, old=old, new=new, touched=touched)
     only = None if updated or not inserted else inserted
     return Step(told=told, old=old, new=new, touched=touched, put=(inserted, updated), inserted=only)
@@ -278,7 +277,7 @@ def _counted(told: Told, old: TableAt, new: TableAt, commit: Commit | None) -> S
 def _inserted_since(before: Commit, commit: Commit, new: TableAt) -> int:
     """Return how many rows a commit inserted into a table, where it can not be compared with the one before."""
     counts = commit.metrics.get("" if new.kind is None else str(new.kind.table), {})
-    if commit.operation not in WRITES or any(counts.get(name, 0) for name in REWRITTEN):
+    if commit.operation not in WRITES or any(counts.get(name, 0) for name in (ROWS_UPDATED, ROWS_DELETED)):
         before.refuse_expired()
     return int(counts.get(ROWS_INSERTED, 0))
 
@@ -343,14 +342,14 @@ def changes_of(
     def look(reading: Reading) -> list[Commit | None]:
         now = branch_held(reading.state, held.name, held.incarnation)
         base: Commit | None = None
-        found: list[Commit] = []
+        found: list[CommitRow] = []
         for row in session.manifest.history(reading, now.segments, since=after.version):
             if after.has(row):
                 base = row.commit
                 break
             if row.version <= held.version and upto.has(row):
-                found.append(row.commit)
-        return [base, *reversed(found)]
+                found.append(row)
+        return [base, *decoded(found[::-1])]
 
     line = history.looking(look)
     _refuse_gaps(held, line)
