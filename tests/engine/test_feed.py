@@ -304,6 +304,19 @@ def test_a_row_that_was_changed_and_changed_back_is_told_twice(graph: og.Graph) 
     ]
 
 
+def test_commits_that_put_a_table_anew_that_has_no_rows_tell_nothing(graph: og.Graph) -> None:
+    with graph.transaction() as tx:
+        tx.overwrite("Person", [])
+    first = graph.refresh().version
+    for _ in range(3):
+        with graph.transaction() as tx:
+            tx.overwrite("Person", [])
+    assert graph.refresh().version == first + 3
+    assert short(graph.changes(since=first)) == []
+    upsert(graph, {"name": "p", "age": 1})
+    assert short(graph.changes(since=first)) == [(first + 4, "insert", "p", 1)]
+
+
 def test_parts_can_be_pickled_and_are_dealt_out_to_several_readers(graph: og.Graph) -> None:
     rows = pa.table({"name": [f"p{n}" for n in range(40_000)], "age": pa.array(range(40_000), pa.int32())})
     for start in range(0, 40_000, 10_000):

@@ -118,6 +118,8 @@ class Comparisons:
         if len(steps) == 1:
             yield from self._step(steps[0])
             return
+        if not any(step.rows_put for step in steps):
+            return
         put = put_by(steps, self._some(steps[0].old, ()), self._some(steps[-1].new, ()))
         if isinstance(put, PutRows):
             yield self._all_of(steps, put)
