@@ -139,7 +139,7 @@ def test() -> None:
         beside = subprocess.Popen(program(*on_spark), cwd=HERE, env=surroundings(), stdout=said, stderr=said)
         try:
             code = code_of(
-                "pytest", "-n", "3", "--dist", "worksteal", "-q", "--durations=40", "--ignore", "tests/spark"
+                "pytest", "-n", "2", "--dist", "worksteal", "-q", "--durations=40", "--ignore", "tests/spark"
             )
             print("$ " + " ".join(on_spark), flush=True)
             code = beside.wait() or code
