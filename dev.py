@@ -159,7 +159,7 @@ def test_on_s3() -> None:
     names = ("transaction", "publisher", "merge", "feed", "branches", "snapshots", "recovery", "write_races")
     chosen = [f"tests/engine/test_{name}.py" for name in names] + ["tests/faults/test_transactions_under_fire.py"]
     run(
-        "pytest", "-n", "3", "--dist", "worksteal", "-q", "--durations=10", *stories, *chosen, OMNIGRAPH_TEST_STORE="s3"
+        "pytest", "-n", "2", "--dist", "worksteal", "-q", "--durations=10", *stories, *chosen, OMNIGRAPH_TEST_STORE="s3"
     )
 
 

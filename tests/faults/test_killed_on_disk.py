@@ -16,11 +16,12 @@ pytestmark = pytest.mark.crash
 
 ROUNDS = 12
 DELAY_SECONDS_MAX = 0.15
+COMMITS_WAITED_FOR = 4  # of these all but the last were acknowledged
 
 
-def has_more(graph: og.Graph, version: int) -> bool:
-    """Tell whether something was published after a version."""
-    return graph.refresh().version > version
+def is_beyond(graph: og.Graph, version: int) -> bool:
+    """Tell whether a version was published."""
+    return graph.refresh().version >= version
 
 
 @pytest.mark.parametrize("job", ["publish", "append"])
@@ -34,7 +35,7 @@ def test_kills_at_random_moments_lose_nothing_that_was_acknowledged(tmp_path: Pa
         before = graph.refresh().version
         worker.go()
         if number % 2:  # a busy machine may need longer for the first commit than all others are given
-            wait_until(partial(has_more, graph, before), "nothing was published")
+            wait_until(partial(is_beyond, graph, before + COMMITS_WAITED_FOR), "too little was published")
         time.sleep(dice.random() * DELAY_SECONDS_MAX)
         worker.kill()
         acknowledged += [line["done"] for line in worker.acknowledged()]
@@ -44,8 +45,7 @@ def test_kills_at_random_moments_lose_nothing_that_was_acknowledged(tmp_path: Pa
         assert set(acknowledged) <= {commit.id for commit in log}
         # At most the one commit that was on its way when the process died may be there unannounced.
         assert len(log) - 1 <= len(acknowledged) + ROUNDS
-    assert acknowledged
-    assert len(graph.log(limit=None)) > ROUNDS // 2, "the workers came to publish something"
+    assert len(acknowledged) > ROUNDS, "the workers came to publish something"
     people = graph.snapshot().read("Person").column("id").to_pylist()
     assert len(people) == len(set(people)) == (len(graph.log(limit=None)) - 1 if job == "append" else 0)
     assert bare_commit(graph).version == len(graph.log(limit=None))

@@ -134,7 +134,9 @@ def test_a_lost_answer_does_not_condemn_a_safe_store(mint: Callable[[], str]) ->
             super().put_if_absent(key, data)
             super().put_if_absent(key, data)  # the client repeats, and meets its own object
 
-    refuse_unsafe_store(LosesTheWinnersAnswer(), mint)
+    store = LosesTheWinnersAnswer()
+    refuse_unsafe_store(store, mint)
+    assert list(store.list()) == []
 
 
 def test_a_failure_of_the_store_is_told_as_it_is(mint: Callable[[], str]) -> None:

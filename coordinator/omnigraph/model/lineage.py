@@ -203,7 +203,7 @@ def segments_to_json(segments: tuple[Segment, ...]) -> list[list[Any]]:
 
 def segments_from_json(body: list[list[Any]]) -> tuple[Segment, ...]:
     """Read segments back."""
-    return tuple([Segment(incarnation=Incarnation(i), upto=int(v)) for i, v in body]) if body else ()
+    return tuple(Segment(incarnation=Incarnation(i), upto=int(v)) for i, v in body)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,7 +315,7 @@ class CommitRow:
 
 
 def decoded(rows: Sequence[CommitRow]) -> list[Commit]:
-    """Decode commits at once, which takes half as long as one by one; who can not be decoded is told by name."""
+    """Decode commits at once, which is sooner done than one by one; one that can not be decoded is told by its id."""
     try:
         bodies = json.loads(f"[{','.join([row.body for row in rows])}]")
         return [row._decoded(body) for row, body in zip(rows, bodies, strict=True)]  # noqa: SLF001  (its own module)
