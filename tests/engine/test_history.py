@@ -115,7 +115,7 @@ def test_history_is_a_table_of_arrow_and_a_table_of_html_and_plain_values(graph:
     assert loaded["timestamp"].astimezone(UTC) == history[3].timestamp
     assert json.loads(json.dumps(history.to_dict()))[3]["timestamp"] == history[3].timestamp.isoformat()
     assert datetime.fromisoformat(history.to_dict()[3]["timestamp"]) == history[3].timestamp
-    assert "<td>first load</td>" in history._repr_html_()
+    assert ">first load</td>" in history._repr_html_()
 
 
 def test_the_command_prints_the_same_for_machines_and_a_table_for_people(graph: og.Graph) -> None:

@@ -74,7 +74,7 @@ def test_a_dry_run_says_all_of_it_and_writes_nothing(graph: og.Graph) -> None:
         "edge:Knows": {"OrphanEdge": 1},
     }
     assert files(graph) == before
-    assert "<td>edge:Boss</td>" in result._repr_html_()
+    assert ">edge:Boss</td>" in result._repr_html_()
 
 
 def test_a_dry_run_of_a_merge_that_would_go_well_counts_what_would_come(graph: og.Graph) -> None:

@@ -151,6 +151,6 @@ def test_history_is_a_frame_with_metrics_by_the_names_of_delta(graph: SparkGraph
     assert row.operationMetrics["numTargetRowsInserted"] == 3
     assert row.tableMetrics["node:Person"]["numOutputRows"] == 3
     assert row.commit == tx.receipt.commit
-    assert "<td>first</td>" in graph._repr_html_()
+    assert ">first</td>" in graph._repr_html_()
     known = {commit.version: commit.operation for commit in graph.log(limit=None)}
     assert {each.version: each.operation for each in graph.history().collect()} == known

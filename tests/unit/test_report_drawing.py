@@ -196,6 +196,16 @@ def test_what_is_between_tags_and_in_attributes_comes_back_as_it_was(inside: str
     assert "<script" not in html_table(inside, [title], [[inside]]).replace("&lt;script", "")
 
 
+def test_a_notebook_shows_counts_on_the_right_and_texts_on_the_left() -> None:
+    left, right = ('style="text-align: left"', 'style="text-align: right"')
+    shown = html_table("t", ("table", "version", "rows"), [("A", "1234", 1_234_567), ("B", "5", "")])
+    assert f"<th {left}>table</th><th {left}>version</th><th {right}>rows</th>" in shown
+    assert f"<td {left}>A</td><td {left}>1234</td><td {right}>1,234,567</td>" in shown
+    assert f"<td {left}>B</td><td {left}>5</td><td {left}></td>" in shown
+    assert f"<th {left}>table</th>" in html_table("nothing", ("table",), [])
+    assert f"<td {left}>True</td>" in html_table("t", ("is",), [(True,)])
+
+
 def test_markup_is_only_what_was_made_as_markup() -> None:
     assert (
         tag("p", "<b>", Markup("<b></b>"), None, 1_234, ["x", tag("i", "y")]) == "<p>&lt;b&gt;<b></b>1,234x<i>y</i></p>"

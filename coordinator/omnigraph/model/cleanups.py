@@ -91,5 +91,5 @@ class CleanupReport:
             yield kept.table, "", f"held by {kept.held_by}", kept.files, kept.bytes
 
     def _repr_html_(self) -> str:
-        title = f"{len(self.expired)} commits, {self.files} files, {self.bytes} bytes"
+        title = f"{len(self.expired):,} commits, {self.files:,} files, {self.bytes:,} bytes"
         return html_table(title, ("table", "kind", "why", "files", "bytes"), list(self.rows()))

@@ -99,10 +99,10 @@ class CommitHistory(Sequence[HistoryRow]):
 
     def _repr_html_(self) -> str:
         columns = ("version", "time (UTC)", "operation", "actor", "message", "metrics")
-        return html_table(f"{len(self.rows)} commits", columns, [_cells(row) for row in self.rows])
+        return html_table(f"{len(self.rows):,} commits", columns, [_cells(row) for row in self.rows])
 
 
 def _cells(row: HistoryRow) -> tuple[object, ...]:
     told = ", ".join(f"{name} {value:,}" for name, value in row.operation_metrics.items() if value)
     at = row.timestamp.strftime("%Y-%m-%d %H:%M:%S")
-    return row.version, at, row.operation, row.actor or "", row.message or "", told
+    return str(row.version), at, row.operation, row.actor or "", row.message or "", told

@@ -14,11 +14,25 @@ def printable(text: str) -> str:
 
 
 def html_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a table; whatever is in it is text, never markup."""
-    head = _tag("tr", [_tag("th", [_text(column)]) for column in columns])
-    body = [_tag("tr", [_tag("td", [_text(cell)]) for cell in row]) for row in rows]
+    """Return a table; whatever is in it is text, never markup. Whole numbers are counts: versions come as texts.
+
+    Every cell says which side it keeps to, because notebooks send all of them to the right.
+    """
+    lines = list(rows)
+    counts = [_is_count(cell) for cell in lines[0]] if lines else [False] * len(columns)
+    head = _tag("tr", [_cell("th", name, is_count) for name, is_count in zip(columns, counts, strict=True)])
+    body = [_tag("tr", [_cell("td", cell, _is_count(cell)) for cell in row]) for row in lines]
     caption = f'<caption style="text-align: left; white-space: nowrap">{_text(title)}</caption>'
     return _tag("table", [caption, head, *body])
+
+
+def _is_count(cell: object) -> bool:
+    return isinstance(cell, int) and not isinstance(cell, bool)
+
+
+def _cell(name: str, cell: object, is_count: bool) -> str:
+    text = f"{cell:,}" if _is_count(cell) else cell
+    return f'<{name} style="text-align: {"right" if is_count else "left"}">{_text(text)}</{name}>'
 
 
 def _text(cell: object) -> str:

@@ -69,6 +69,6 @@ class VerifyReport:
         }
 
     def _repr_html_(self) -> str:
-        title = f"{'sound' if self.is_sound else 'damaged'}: {self.commits} commits, {self.versions} versions"
+        title = f"{'sound' if self.is_sound else 'damaged'}: {self.commits:,} commits, {self.versions:,} versions"
         rows = [(str(f.problem), f.table, f.held_by, f.message) for f in self.findings]
         return html_table(title, ("problem", "table", "held by", "message"), rows)

@@ -23,7 +23,7 @@ class Log(list[Commit]):
 
 def graph_card(title: str, branches: Sequence[Branch], commits: Sequence[Commit]) -> str:
     """Return a graph's branches, and the newest commits of the one it is bound to."""
-    rows = [(short(one.name, TEXT_CHARACTERS_MAX), one.version, one.head) for one in branches[:ROWS_SHOWN_MAX]]
+    rows = [(short(one.name, TEXT_CHARACTERS_MAX), str(one.version), one.head) for one in branches[:ROWS_SHOWN_MAX]]
     return html_table(_titled(title, len(branches)), ("branch", "version", "head"), rows) + log_card(commits)
 
 
@@ -31,7 +31,7 @@ def log_card(commits: Sequence[Commit]) -> str:
     """Return commits, newest first."""
     rows = [
         (
-            commit.version,
+            str(commit.version),
             moment(commit.created_at),
             commit.operation,
             short(commit.actor or "", TEXT_CHARACTERS_MAX),
@@ -47,8 +47,7 @@ def log_card(commits: Sequence[Commit]) -> str:
 def snapshot_card(commit: Commit, sizes: Sequence[tuple[str, int]]) -> str:
     """Return the tables of a snapshot with their rows."""
     title = f"{short(commit.branch, TEXT_CHARACTERS_MAX)}@{commit.version}, {moment(commit.created_at)} UTC"
-    rows = [(key, f"{number:,}") for key, number in sizes[:ROWS_SHOWN_MAX]]
-    return html_table(_titled(title, len(sizes)), ("table", "rows"), rows)
+    return html_table(_titled(title, len(sizes)), ("table", "rows"), sizes[:ROWS_SHOWN_MAX])
 
 
 def schema_card(catalog: Catalog) -> str:
