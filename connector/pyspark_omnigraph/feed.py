@@ -25,7 +25,7 @@ from pyspark_omnigraph.options import STORAGE, FeedOptions, as_texts
 from pyspark_omnigraph.types import arrow_out, columns_of, spark_schema, to_spark
 
 if TYPE_CHECKING:
-    from omnigraph.engine.feed import Bound
+    from omnigraph.engine.feed_line import Bound
     from pyspark_omnigraph.graph import SparkGraph
 
 MICROSECOND: Final = timedelta(microseconds=1)

@@ -14,7 +14,7 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 import omnigraph as og
 from omnigraph.engine.diffing import Point
-from omnigraph.engine.feed import Bound
+from omnigraph.engine.feed_line import Bound
 from omnigraph.engine.parts import WorkOrder
 from omnigraph.errors import InvalidOptionError
 from pyspark_omnigraph.describing import described, parallelism_of

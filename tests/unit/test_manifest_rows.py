@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from omnigraph.errors import CorruptGraphError
 from omnigraph.ids import CommitId, Incarnation, TableId
-from omnigraph.model.lineage import Branch, Commit, CommitRow, Segment, Tag, Txn, decoded
+from omnigraph.model.lineage import Branch, Commit, CommitRow, Segment, Tag, Txn, bodies_of
 from omnigraph.model.manifest import FORMAT_KEY, ManifestState, SchemaRow, Span, SpanKind, TableRow
 from omnigraph.model.tables import Pin
 from omnigraph.rules import manifest_rows as rows
@@ -118,6 +118,10 @@ def test_a_commit_comes_back_whole_with_every_bit_of_its_lance_versions(commit: 
 def test_commits_that_are_decoded_at_once_come_back_whole_and_in_order(many: list[Commit]) -> None:
     table = rows.encode([rows.commit_row(CommitRow.of(commit)) for commit in many], COLUMNS)
     assert decoded(rows.decode_commits(table)) == many
+
+
+def decoded(found: list[CommitRow]) -> list[Commit]:
+    return [row.decoded(body) for row, body in zip(found, bodies_of(found), strict=True)]
 
 
 @given(st.lists(commits, min_size=2, max_size=3), st.text('{}[]",:az09', max_size=40))

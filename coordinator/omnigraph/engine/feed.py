@@ -5,14 +5,14 @@ and no row, tell nothing.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from functools import cached_property
 from itertools import pairwise
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.engine.feed_line import Bound, Line, Link, line_of
 from omnigraph.engine.feed_parts import Comparisons, Insertions, OfEveryType
 from omnigraph.engine.feed_steps import Step, follows
 from omnigraph.engine.history import History
@@ -20,17 +20,13 @@ from omnigraph.engine.row_changes import TableAt
 from omnigraph.engine.session import Session
 from omnigraph.engine.shares import Share
 from omnigraph.engine.snapshot import BLOB_ROWS_MAX
-from omnigraph.errors import CommitNotFoundError, InvalidOptionError, TypeNotFoundError
+from omnigraph.errors import TypeNotFoundError
 from omnigraph.ids import TableId
-from omnigraph.model.lineage import Branch, Commit, CommitRow, decoded
+from omnigraph.model.lineage import Branch, Commit
 from omnigraph.model.schema import TableType
-from omnigraph.model.targets import AsOf
 from omnigraph.rules.feed import EVERY_TYPE, KEEPS_ROWS, Told, feed_schema, names_in, shown_table
-from omnigraph.rules.refs import branch_held
-from omnigraph.rules.targets import VERSION_MAX, read_target
 from omnigraph.storage.lance_door import FragmentSize
 from omnigraph.storage.layout import table_location
-from omnigraph.storage.manifest import Reading
 from omnigraph.storage.relations import Readable
 
 PART_ROWS_MIN: Final = 8_192
@@ -43,36 +39,17 @@ JOINED_ROWS_MAX: Final = 8_192
 """So many rows that were only inserted are told together with rows that were put before and after."""
 STEP_ROWS: Final = 1_000
 """Comparing two versions, or opening a file, costs about as much as reading so many rows."""
-Bound: TypeAlias = int | str | datetime
-"""A version of a branch, or a moment: a time, or a text such as ``2026-11-01T12:30:00Z``."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Edge:
-    """One end of a range: a version or a moment."""
-
-    version: int | None = None
-    moment: datetime | None = None
-
-    def has(self, row: CommitRow) -> bool:
-        """Tell whether a commit is at this end, or before."""
-        if self.version is not None:
-            return row.version <= self.version
-        return self.moment is not None and row.created_at <= self.moment
 
 
 class Changes:
     """What became of a branch's rows after one commit and up to another; rows are read when they are asked for."""
 
-    def __init__(
-        self, session: Session, history: History, branch: Branch, line: Sequence[Commit | None], *, is_net: bool
-    ) -> None:
+    def __init__(self, session: Session, history: History, branch: Branch, line: Line, *, is_net: bool) -> None:
         self._session = session
         self._history = history
-        self._base = line[0]
+        self._line = line
         self._known: dict[str, dict[TableId, TableType]] = {}
         self.branch = branch
-        self.commits: tuple[Commit, ...] = tuple(each for each in line[1:] if each is not None)
         self.is_net = is_net
 
     def __repr__(self) -> str:
@@ -81,22 +58,27 @@ class Changes:
     @property
     def since(self) -> int:
         """The version that the changes begin after; 0 if that is before the first."""
-        return 0 if self._base is None else self._base.version
+        return 0 if self._line[0] is None else self._line[0].row.version
 
     @property
     def until(self) -> int:
         """The version of the last commit."""
-        return self.commits[-1].version if self.commits else self.since
+        return 0 if self._line[-1] is None else self._line[-1].row.version
 
-    @property
+    @cached_property
+    def commits(self) -> tuple[Commit, ...]:
+        """The commits whose changes are told, oldest first."""
+        return tuple(link.commit for link in self._line[1:] if link is not None)
+
+    @cached_property
     def base(self) -> Commit | None:
         """The commit that the changes begin after; None if that is before the first."""
-        return self._base
+        return None if self._line[0] is None else self._line[0].commit
 
-    @property
+    @cached_property
     def last(self) -> Commit | None:
         """The commit that folding the changes leads to; None if there is none at all."""
-        return self.commits[-1] if self.commits else self._base
+        return None if self._line[-1] is None else self._line[-1].commit
 
     def schema(self, type: str | None = None) -> pa.Schema:
         """Return the columns of the rows of a type, or of those of all types."""
@@ -129,18 +111,18 @@ class Changes:
 
     def _kinds(self) -> dict[TableId, TableType]:
         """Return every type there was, as the last commit that has it shows it."""
-        line = [each for each in (self._base, *self.commits) if each is not None]
+        line = [link for link in self._line if link is not None]
         found: dict[TableId, TableType] = {}
-        for commit in (*{each.schema_hash: each for each in line}.values(), *line[-1:]):
-            found |= self._types(commit)
+        for link in (*{link.schema_hash: link for link in line}.values(), *line[-1:]):
+            found |= self._types(link)
         return found
 
-    def _types(self, commit: Commit) -> Mapping[TableId, TableType]:
+    def _types(self, link: Link) -> Mapping[TableId, TableType]:
         """Return the types of a commit by their tables."""
-        found = self._known.get(commit.schema_hash)
+        found = self._known.get(link.schema_hash)
         if found is None:
-            found = {kind.table_id: kind for kind in self._history.catalog(commit).table_types}
-            self._known[commit.schema_hash] = found
+            found = {kind.table_id: kind for kind in self._history.catalog(link.commit).table_types}
+            self._known[link.schema_hash] = found
         return found
 
     def _kind(self, name: str) -> TableType:
@@ -150,42 +132,42 @@ class Changes:
         try:
             return self._history.catalog(self.last).table_type(name)
         except TypeNotFoundError:
-            if self._base is None:
+            if self.base is None:
                 raise
-            return self._history.catalog(self._base).table_type(name)
+            return self._history.catalog(self.base).table_type(name)
 
-    def _at(self, commit: Commit | None, table: TableId) -> TableAt:
-        kind = None if commit is None else self._types(commit).get(table)
-        return TableAt(kind=kind, pin=None if commit is None or kind is None else commit.pins.get(table))
-
-    def _at_if_kept(self, commit: Commit | None, table: TableId) -> TableAt:
+    def _at(self, link: Link | None, table: TableId) -> TableAt:
         """Return where a table was, or nowhere after a cleanup; a net feed needs to know and is refused."""
-        if commit is not None and commit.expired_at is not None and not self.is_net:
+        if link is None or (link.is_expired and not self.is_net):
             return NOWHERE
-        return self._at(commit, table)
+        kind = self._types(link).get(table)
+        return TableAt(kind=kind, pin=None if kind is None else link.pin(table))
 
     # -- parts ----------------------------------------------------------------------------------------
 
     def _steps(self, kind: TableType) -> Iterator[Step]:
         """Yield what each commit did to a table; a commit that left it alone is left out."""
-        line = (self._base, *self.commits)
+        line = self._line
         if self.is_net and len(line) > 1:
             line = (line[0], line[-1])
-        new = self._at_if_kept(line[0], kind.table_id)
-        for before, commit in pairwise(line):
-            assert commit is not None  # noqa: S101  only the first may be missing
-            old, new = new, self._at_if_kept(commit, kind.table_id)
-            if commit.operation in KEEPS_ROWS and not self.is_net:
+        new, key = self._at(line[0], kind.table_id), _key(None)
+        for before, link in pairwise(line):
+            assert link is not None  # noqa: S101  only the first may be missing
+            old, new = new, self._at(link, kind.table_id)
+            if old.kind is not new.kind or not key:
+                key = _key(new.kind)
+            if link.operation in KEEPS_ROWS and not self.is_net:
                 continue
-            commit.refuse_expired()
-            told = Told(version=commit.version, commit=commit.id, at=commit.created_at)
-            if before is not None and before.expired_at is not None and not self.is_net:
-                inserted = _inserted_since(before, commit, new)
+            if link.is_expired:
+                link.commit.refuse_expired()
+            told = Told(version=link.row.version, commit=link.row.id, at=link.row.created_at)
+            if before is not None and before.is_expired and not self.is_net:
+                inserted = _inserted_since(before, link, link.metrics.get(key, {}))
                 if inserted:
-                    yield Step(told=told, old=NOWHERE, new=new, inserted=inserted, touched=inserted, expired=before)
-                continue
-            if old.pin != new.pin:
-                yield _counted(told, old, new, None if self.is_net else commit)
+                    was = before.commit
+                    yield Step(told=told, old=NOWHERE, new=new, inserted=inserted, touched=inserted, expired=was)
+            elif not _same(old.pin, new.pin):
+                yield _counted(told, old, new, {} if self.is_net else link.metrics.get(key, {}))
 
     def _parts(self, kind: TableType, parallelism: int) -> Iterator[Readable]:
         steps = list(self._steps(kind))
@@ -253,7 +235,12 @@ class Changes:
         return self._session.root.uri(table_location(kind.table.kind, kind.table_id))
 
 
-def _counted(told: Told, old: TableAt, new: TableAt, commit: Commit | None) -> Step:
+def _key(kind: TableType | None) -> str:
+    """Return what a commit calls a type where it counts rows."""
+    return "" if kind is None else str(kind.table)
+
+
+def _counted(told: Told, old: TableAt, new: TableAt, counts: Mapping[str, int]) -> Step:
     """Return what a commit did to a table, as it counted it.
 
     A commit counts what it sealed on the table as it was; of tables it took over from elsewhere it says nothing.
@@ -262,23 +249,20 @@ def _counted(told: Told, old: TableAt, new: TableAt, commit: Commit | None) -> S
         return Step(told=told, old=old, new=new)
     if old.pin is None:
         return Step(told=told, old=old, new=new, touched=new.pin.rows, inserted=new.pin.rows or None)
-    counts = {} if commit is None else commit.metrics.get(str(new.kind.table), {})
     inserted, updated, deleted = counts.get(ROWS_INSERTED), counts.get(ROWS_UPDATED), counts.get(ROWS_DELETED)
     if inserted is None or updated is None or deleted is None:  # of rows that lie elsewhere now, none is counted
         return Step(told=told, old=old, new=new)
     touched = inserted + updated + deleted
-    is_same = old.kind is new.kind or old.kind == new.kind  # most often it is, and comparing takes long
-    if deleted or not is_same or inserted != new.pin.rows - old.pin.rows:
+    if deleted or not _same(old.kind, new.kind) or inserted != new.pin.rows - old.pin.rows:
         return Step(told=told, old=old, new=new, touched=touched)
     only = None if updated or not inserted else inserted
     return Step(told=told, old=old, new=new, touched=touched, put=(inserted, updated), inserted=only)
 
 
-def _inserted_since(before: Commit, commit: Commit, new: TableAt) -> int:
+def _inserted_since(before: Link, link: Link, counts: Mapping[str, int]) -> int:
     """Return how many rows a commit inserted into a table, where it can not be compared with the one before."""
-    counts = commit.metrics.get("" if new.kind is None else str(new.kind.table), {})
-    if commit.operation not in WRITES or any(counts.get(name, 0) for name in (ROWS_UPDATED, ROWS_DELETED)):
-        before.refuse_expired()
+    if link.operation not in WRITES or any(counts.get(name, 0) for name in (ROWS_UPDATED, ROWS_DELETED)):
+        before.commit.refuse_expired()
     return int(counts.get(ROWS_INSERTED, 0))
 
 
@@ -298,7 +282,12 @@ def _goes_on(first: Step, last: Step, step: Step) -> bool:
     if first.inserted is None:
         return step.inserted is None or (follows(last, step) and step.inserted <= JOINED_ROWS_MAX)
     # A version is told from the fragments of a later one only if the later one was built on it.
-    return step.inserted is not None and last.new.pin == step.old.pin and last.new.kind == step.new.kind
+    return step.inserted is not None and _same(last.new.pin, step.old.pin) and _same(last.new.kind, step.new.kind)
+
+
+def _same(one: object, other: object) -> bool:
+    """Tell whether two values are the same: most often they are one, and comparing what they hold takes long."""
+    return one is other or one == other
 
 
 def _tail(fragments: Sequence[FragmentSize], rows: int) -> list[FragmentSize] | None:
@@ -326,61 +315,9 @@ def _sliced(fragments: Sequence[FragmentSize], size: int) -> Iterator[list[Fragm
         yield part
 
 
-# -- ranges -------------------------------------------------------------------------------------------------
-
-
 def changes_of(
     session: Session, history: History, branch: str, *, since: Bound | None, until: Bound | None, net: bool
 ) -> Changes:
     """Return the changes of a branch after a version or moment, and up to another."""
-    held, _ = history.head(branch)
-    after = _Edge(version=0) if since is None else _edge(held, "since", since, least=0)
-    upto = _Edge(version=held.version) if until is None else _edge(held, "until", until, least=1)
-    if after.version is not None and upto.version is not None and after.version > upto.version:
-        raise InvalidOptionError(f"since is {since!r} and until is {until!r}: a range ends after it begins")
-
-    def look(reading: Reading) -> list[Commit | None]:
-        now = branch_held(reading.state, held.name, held.incarnation)
-        base: Commit | None = None
-        found: list[CommitRow] = []
-        for row in session.manifest.history(reading, now.segments, since=after.version):
-            if after.has(row):
-                base = row.commit
-                break
-            if row.version <= held.version and upto.has(row):
-                found.append(row)
-        return [base, *decoded(found[::-1])]
-
-    line = history.looking(look)
-    _refuse_gaps(held, line)
+    held, line = line_of(session, history, branch, since=since, until=until)
     return Changes(session, history, held, line, is_net=net)
-
-
-def _edge(branch: Branch, name: str, given: Bound, *, least: int) -> _Edge:
-    if isinstance(given, str | datetime):
-        target = read_target(branch.name, timestamp=given)
-        assert isinstance(target, AsOf)  # noqa: S101  a timestamp means nothing else
-        return _Edge(moment=target.moment)
-    if type(given) is not int or not least <= given <= VERSION_MAX:
-        raise InvalidOptionError(f"{name} is {given!r}; give a version, which is a number from {least}, or a time")
-    if given > branch.version:
-        raise CommitNotFoundError(
-            f"branch {branch.name!r} has no version {given}; it has 1 to {branch.version}",
-            branch=branch.name,
-            version=given,
-        )
-    return _Edge(version=given)
-
-
-def _refuse_gaps(branch: Branch, line: Sequence[Commit | None]) -> None:
-    """Refuse a range of which commits are no longer known."""
-    for before, commit in pairwise(line):
-        wanted = commit.parents[:1] if commit is not None else ()
-        if wanted != (() if before is None else (before.id,)):
-            version = commit.version - 1 if commit is not None else 0
-            raise CommitNotFoundError(
-                f"version {version} of branch {branch.name!r} is not there any more, so what changed after it can not "
-                "be told; begin later",
-                branch=branch.name,
-                version=version,
-            )

@@ -68,7 +68,7 @@ class Insertions:
             first, last = np.searchsorted(ends, places[[0, -1]], side="right")
             which = np.searchsorted(ends[first : last + 1], places, side="right")
             change = pa.repeat(pa.scalar(INSERT), batch.num_rows)
-            columns = [*shown(self.kind, self.names, batch), change, *told_of(self.told[first : last + 1], which)]
+            columns = [*shown(schema, self.names, batch), change, *told_of(self.told[first : last + 1], which)]
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
         if done != self.ends[-1]:
             raise CorruptGraphError(
@@ -179,7 +179,7 @@ class Comparisons:
             wanted = ["id", *(name for name in part.names if name is not None)]
             for rows in part.stored(wanted, has_blobs=has_blobs):
                 changes = pa.repeat(pa.scalar(change), rows.num_rows)
-                columns = shown(self.kind, part.names, rows)
+                columns = shown(feed_schema(self.kind), part.names, rows)
                 yield self._told(columns, changes, [step.told], np.zeros(rows.num_rows, np.int64))
 
     def _changed(

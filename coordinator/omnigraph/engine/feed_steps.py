@@ -12,7 +12,7 @@ and is what it was before. That is looked for, so nothing is taken for granted; 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -31,8 +31,7 @@ FEW_ROWS_MAX: Final = 20_000
 """So many changed rows are held at once."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(NamedTuple):
     """What one commit did to a table: it was one way before and is another way now."""
 
     told: Told

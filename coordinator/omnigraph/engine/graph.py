@@ -12,7 +12,8 @@ from omnigraph.engine.changes import AddCommit
 from omnigraph.engine.cleaning import GRACE_DEFAULT, Cleaning
 from omnigraph.engine.continuing import continued
 from omnigraph.engine.diffing import Diff, Point, commit_at
-from omnigraph.engine.feed import Bound, Changes, changes_of
+from omnigraph.engine.feed import Changes, changes_of
+from omnigraph.engine.feed_line import Bound
 from omnigraph.engine.history import History
 from omnigraph.engine.indexing import Indexing
 from omnigraph.engine.optimizing import Optimizing

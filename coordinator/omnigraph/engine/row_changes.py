@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -25,8 +26,7 @@ from omnigraph.storage.layout import table_location
 from omnigraph.storage.relations import Found, Relation, RelationalEngine, Spread
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableAt:
+class TableAt(NamedTuple):
     """A table as one commit has it: a commit that has not the type has no rows of it."""
 
     kind: TableType | None

@@ -276,15 +276,27 @@ class CommitRow:
         try:
             return tuple(CommitId(str(parent)) for parent in json.loads(self.body)["parents"])
         except (KeyError, ValueError, TypeError) as problem:
-            raise CorruptGraphError(f"commit {self.id} can not be decoded: {problem!r}", commit=self.id) from problem
+            raise self.garbage(problem) from problem
 
     @property
     def commit(self) -> Commit:
         """Decode the commit."""
         try:
-            return self._decoded(json.loads(self.body))
+            body = json.loads(self.body)
+        except ValueError as problem:
+            raise self.garbage(problem) from problem
+        return self.decoded(body)
+
+    def decoded(self, body: Mapping[str, Any]) -> Commit:
+        """Return the commit, of the values that its text has."""
+        try:
+            return self._decoded(body)
         except (KeyError, ValueError, TypeError) as problem:
-            raise CorruptGraphError(f"commit {self.id} can not be decoded: {problem!r}", commit=self.id) from problem
+            raise self.garbage(problem) from problem
+
+    def garbage(self, problem: Exception) -> CorruptGraphError:
+        """Return the error to raise if what it says is not what a commit says."""
+        return CorruptGraphError(f"commit {self.id} can not be decoded: {problem!r}", commit=self.id)
 
     def _decoded(self, body: Mapping[str, Any]) -> Commit:
         expired_at = from_micros(body["expired"]) if "expired" in body else None
@@ -314,13 +326,17 @@ class CommitRow:
         )
 
 
-def decoded(rows: Sequence[CommitRow]) -> list[Commit]:
-    """Decode commits at once, which is sooner done than one by one; one that can not be decoded is told by its id."""
+def bodies_of(rows: Sequence[CommitRow]) -> list[Any]:
+    """Return the values of the texts of commits, read at once: that is sooner done than one by one."""
     try:
-        bodies = json.loads(f"[{','.join([row.body for row in rows])}]")
-        return [row._decoded(body) for row, body in zip(rows, bodies, strict=True)]  # noqa: SLF001  (its own module)
-    except (KeyError, ValueError, TypeError):
-        return [row.commit for row in rows]
+        bodies: list[Any] = json.loads(f"[{','.join([row.body for row in rows])}]")
+    except ValueError:
+        bodies = []
+    if len(bodies) != len(rows):  # one of them can not be read, or is two; its own error names it
+        for row in rows:
+            _ = row.commit
+        raise CorruptGraphError("the texts of some commits do not go together")
+    return bodies
 
 
 def _txn(body: list[Any] | None) -> tuple[str, int] | None:

@@ -5,15 +5,15 @@ the name it has there, one that a commit did not have yet, or has no more, is nu
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.ids import CommitId
+from omnigraph.model.lineage import to_micros
 from omnigraph.model.schema import ENDPOINT_COLUMNS, EdgeType, TableType
 from omnigraph.rules.arrow_schema import arrow_field, is_blob
 from omnigraph.rules.record_text import record_lines
@@ -40,8 +40,7 @@ KEEPS_ROWS: Final = frozenset({"ensure_indices", "optimize"})
 """Operations that change how rows are stored, and no row."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class Told(NamedTuple):  # a feed makes one for every commit, and tuples are sooner made
     """What a feed says of the commit that changed a row."""
 
     version: int
@@ -73,10 +72,10 @@ def names_in(kind: TableType, there: TableType | None) -> tuple[str | None, ...]
     return (*ends, *(known.get(column.id) for column in kind.properties))
 
 
-def shown(kind: TableType, names: Sequence[str | None], rows: pa.RecordBatch) -> list[Column]:
-    """Return rows of a commit as a feed shows them, column by column; what the commit does not have is null."""
+def shown(schema: pa.Schema, names: Sequence[str | None], rows: pa.RecordBatch) -> list[Column]:
+    """Return rows of a commit as a feed of that schema shows them; what the commit does not have is null."""
     found: list[Column] = []
-    for name, field in zip(("id", *names), plain_schema(kind), strict=True):
+    for name, field in zip(("id", *names), schema, strict=False):  # which goes on with what is told
         column: Column = pa.nulls(rows.num_rows, field.type) if name is None else rows.column(name)
         found.append(column if column.type == field.type else column.cast(field.type))
     return found
@@ -84,13 +83,23 @@ def shown(kind: TableType, names: Sequence[str | None], rows: pa.RecordBatch) ->
 
 def told_of(told: Sequence[Told], which: npt.NDArray[np.int64]) -> list[Column]:
     """Return version, id and time of the commits that rows are of, by their number."""
-    at = pa.array(which)
-    columns: list[Column] = [
-        pa.array([each.version for each in told], pa.int64()),
-        pa.array([each.commit for each in told], pa.string()),
-        pa.array([each.at for each in told], MOMENT),
-    ]
-    return [column.take(at) for column in columns]
+    versions = np.array([each.version for each in told], np.int64)
+    moments = np.array([to_micros(each.at) for each in told], np.int64)
+    ids = _texts([each.commit for each in told], which)
+    return [pa.array(versions[which]), ids, pa.array(moments[which]).cast(MOMENT)]
+
+
+def _texts(values: Sequence[str], which: npt.NDArray[np.int64]) -> Column:
+    """Return texts by their number; of texts of one length, as ids are, numpy makes a column in a third of the time."""
+    plain = [value.encode() for value in values]
+    size = len(plain[0])
+    if any(len(each) != size or each.endswith(b"\0") for each in plain):  # which numpy takes for no byte at all
+        return pa.array(values, pa.string()).take(pa.array(which, pa.int64()))
+    ends = np.arange(0, (len(which) + 1) * size, size, dtype=np.int32)
+    texts = np.array(plain, f"S{size}")[which]
+    return pa.Array.from_buffers(
+        pa.string(), len(which), [None, pa.py_buffer(ends.tobytes()), pa.py_buffer(texts.tobytes())]
+    )
 
 
 def changed_among(old: pa.Table, new: pa.Table) -> list[pa.RecordBatch]:
