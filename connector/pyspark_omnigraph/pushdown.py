@@ -1,6 +1,8 @@
 """A scan of the SQL catalog: like any other read, with the columns, filter and limit that Spark pushed."""
 
+import json
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
@@ -8,6 +10,7 @@ from pyspark.sql.types import StructType
 
 from omnigraph.engine.shares import Share
 from pyspark_omnigraph.filters import expression
+from pyspark_omnigraph.pieces import pieces
 from pyspark_omnigraph.reader import OmnigraphReader, Pinned, SharePartition
 from pyspark_omnigraph.types import arrow_out, check_read_schema, to_spark
 from pyspark_omnigraph.workers import settle
@@ -17,7 +20,7 @@ ROW_ID = "_id"
 
 
 class PushedReader(OmnigraphReader):
-    """Streams the rows that a filter finds; what it is asked for as ``_id`` is the id."""
+    """Streams the rows that a filter finds, in pieces; what it is asked for as ``_id`` is the id."""
 
     def __init__(self, shares: tuple[Share, ...], wanted: pa.Schema, names: tuple[str, ...]) -> None:
         super().__init__(shares, wanted)
@@ -27,8 +30,9 @@ class PushedReader(OmnigraphReader):
         return {**super().__getstate__(), "_names": self._names}
 
     @classmethod
-    def pushed(cls, pinned: Pinned, schema: StructType, filter: str) -> "PushedReader":
-        """Divide the read of the columns of ``schema``."""
+    def pushed(cls, pinned: Pinned, read: str, filter: str) -> "PushedReader":
+        """Divide the read of the columns of ``read``, a schema as JSON."""
+        schema = StructType.fromJson(json.loads(read))
         named = StructType([field for field in schema if field.name != ROW_ID])
         columns = dict.fromkeys(["id"] if len(named) < len(schema) else [])
         columns |= dict.fromkeys(check_read_schema(pinned.kind, named) if len(named) else ())
@@ -39,12 +43,16 @@ class PushedReader(OmnigraphReader):
         """Stream one share."""
         settle()
         if not isinstance(partition, SharePartition):
-            return
-        for batch in partition.share.batches():
-            if batch.num_rows:
-                yield self._named(to_spark(batch, self._wanted))
+            return iter(())
+        shown = pa.schema([self._wanted.field(_stored(name)).with_name(name) for name in self._names])
+        return pieces((self._shown(batch, shown) for batch in partition.share.batches()), shown)
 
-    def _named(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _shown(self, batch: pa.RecordBatch, shown: pa.Schema) -> pa.RecordBatch:
         """Return the columns in the order and under the names Spark asked for."""
-        columns = [batch.column("id" if name == ROW_ID else name) for name in self._names]
-        return pa.RecordBatch.from_arrays(columns, names=list(self._names))
+        fitted = to_spark(batch, self._wanted)
+        columns: list[Any] = [fitted.column(_stored(name)) for name in shown.names]
+        return pa.RecordBatch.from_arrays(columns, schema=shown)
+
+
+def _stored(name: str) -> str:
+    return "id" if name == ROW_ID else name

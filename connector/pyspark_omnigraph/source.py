@@ -27,6 +27,8 @@ QUESTION = "_op"
 """What the SQL catalog asks, and what a row-level change of it is marked with."""
 PUSHED = "_filter"
 """What a scan of the SQL catalog is to find; every one has it."""
+READ = "_read"
+"""Which columns such a scan is to read: its own schema is one of pieces."""
 
 
 class OmnigraphDataSource(DataSource):
@@ -63,7 +65,7 @@ class OmnigraphDataSource(DataSource):
         if PUSHED in self.options:
             from pyspark_omnigraph.pushdown import PushedReader
 
-            return PushedReader.pushed(pinned, schema, self.options[PUSHED])
+            return PushedReader.pushed(pinned, self.options[READ], self.options[PUSHED])
         return OmnigraphReader.planned(pinned, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  (Spark's name)

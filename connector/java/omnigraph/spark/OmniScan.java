@@ -57,7 +57,7 @@ final class OmniScan implements SupportsReportStatistics, Batch {
 
   @Override
   public PartitionReaderFactory createReaderFactory() {
-    return inner().createReaderFactory();
+    return new ArrowBatches.Factory(inner().createReaderFactory());
   }
 
   private Batch inner() {
@@ -79,7 +79,7 @@ final class OmniScan implements SupportsReportStatistics, Batch {
 
   @Override
   public Scan.ColumnarSupportMode columnarSupportMode() {
-    return scan.columnarSupportMode();
+    return Scan.ColumnarSupportMode.SUPPORTED;
   }
 
   @Override

@@ -78,11 +78,12 @@ final class OmniScanBuilder
     StructType read = columns.fields().length > 0 ? columns : cheapest();
     Map<String, String> all = place.reading(options);
     all.put("_filter", Filters.json(pushed));
+    all.put("_read", Writes.plain(read).json());
     all.put("_parallelism", Integer.toString(SparkContext.getOrCreate().defaultParallelism()));
     if (limit >= 0) {
       all.put("_limit", Integer.toString(limit));
     }
-    Scan scan = new PythonScanBuilder(Python.provider(), Python.FORMAT, Writes.plain(read), Python.options(all)).build();
+    Scan scan = new PythonScanBuilder(Python.provider(), Python.FORMAT, ArrowBatches.PIECES, Python.options(all)).build();
     String what = place.name() + " version " + place.version() + Filters.shown(pushed) + (limit < 0 ? "" : ", limit " + limit);
     return new OmniScan(scan, what, read, place.rows);
   }
