@@ -95,7 +95,7 @@ def _texts(values: Sequence[str], which: npt.NDArray[np.int64]) -> Column:
     size = len(plain[0])
     if any(len(each) != size or each.endswith(b"\0") for each in plain):  # which numpy takes for no byte at all
         return pa.array(values, pa.string()).take(pa.array(which, pa.int64()))
-    ends = np.arange(0, (len(which) + 1) * size, size, dtype=np.int32)
+    ends = np.arange(len(which) + 1, dtype=np.int32) * size
     texts = np.array(plain, f"S{size}")[which]
     return pa.Array.from_buffers(
         pa.string(), len(which), [None, pa.py_buffer(ends.tobytes()), pa.py_buffer(texts.tobytes())]
