@@ -41,6 +41,8 @@ from omnigraph.storage.relations import Readable, Spread
 from omnigraph.storage.roots import StorageOptions
 
 ROWS_TOGETHER: Final = 8_192
+ROWS_ALONE: Final = 1_024
+"""So many rows are worth a batch; to copy them takes longer than to pass one more batch on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,15 +87,19 @@ def _after(batches: Iterable[pa.RecordBatch], skipped: int) -> Iterator[pa.Recor
 
 
 def _together(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """Make few batches of many small ones: a fragment may have a hundred rows."""
+    """Make few batches of many small ones, since a fragment may have a hundred rows; others are left as they are."""
     waiting: list[pa.RecordBatch] = []
     count = 0
     for batch in batches:
-        waiting.append(batch)
-        count += batch.num_rows
-        if count >= rows:
+        is_large = batch.num_rows >= min(rows, ROWS_ALONE)
+        if waiting and (is_large or count >= rows):
             yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
             waiting, count = [], 0
+        if is_large:
+            yield batch
+        else:
+            waiting.append(batch)
+            count += batch.num_rows
     if count:
         yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
 
