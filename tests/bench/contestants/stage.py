@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import select
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -12,6 +13,8 @@ from typing import Any, Final
 HOUSE: Final = Path(__file__).resolve().parents[3]
 PINS: Final = HOUSE / "conf" / "peers.txt"
 PEERS: Final = HOUSE / "build" / "peers"
+ANSWER_SECONDS_MAX: Final = 180
+"""The longest act takes some ten seconds; a peer was seen to wait for itself for ever."""
 WORKER: Final = Path(__file__).with_name("worker.py")
 PLACES: Final = re.compile(r"\b\w+://[^\s'\"]+|(?<![\w.])/(?:[^\s:'\"]+/)+")
 
@@ -94,8 +97,13 @@ class Process:
         return self.heard(act)
 
     def heard(self, act: str) -> dict[str, Any]:
-        """Return its next answer."""
+        """Return its next answer; who gives none for too long is ended."""
         assert self.running.stdout is not None
+        if not select.select([self.running.stdout], [], [], ANSWER_SECONDS_MAX)[
+            0
+        ]:  # of an answer, all is there or none
+            self.running.kill()
+            raise NotToBeHadError(f"{act}: no answer within {ANSWER_SECONDS_MAX} seconds")
         line = self.running.stdout.readline()
         if not line:
             raise NotToBeHadError(f"{act}: {self.last_words()}")
