@@ -58,6 +58,7 @@ class Match:
 
     group: str
     running: list[Process] = field(default_factory=list)
+    ended: list[Process] = field(default_factory=list)
     missing: dict[str, str] = field(default_factory=dict)
     turn: int = 0
     is_measuring: bool = False
@@ -74,7 +75,10 @@ class Match:
         self.everyone(lambda one: one.heard("start"))
 
     def everyone(self, do: Callable[[Process], object]) -> None:
-        """Let everyone do something, each time another one first; a peer that fails is out, and it is kept why."""
+        """Let everyone do something, each time another one first; a peer that fails is out, and it is kept why.
+
+        What it did before is told all the same.
+        """
         self.turn += 1
         at = self.turn % len(self.running)
         for each in self.running[at:] + self.running[:at]:
@@ -85,8 +89,12 @@ class Match:
                     raise
                 console.print(f"{each.name} is out: {failed}")
                 self.running.remove(each)
-                self.missing[each.name] = str(failed)
                 each.end()
+                each.out = str(failed)
+                if each.seconds:
+                    self.ended.append(each)
+                else:
+                    self.missing[each.name] = each.out
 
     def ask(self, act: str, *given: object) -> None:
         """Let everyone do what is not measured."""
@@ -151,14 +159,14 @@ class Match:
         self.check(inputs.expected["commit"], "commit")
         self.weigh(CHANGED)
         self.measure("index", "index")
-        self.measure(INDEXED, "point", expected=inputs.points)
+        self.measure(INDEXED, "point", expected=inputs.points_left)
         self.measure("merge", "fork", is_kept=False)
         self.measure("merge", "merge")
         self.check(inputs.expected["merge"], "merge", skip="merge")
 
     def figures(self) -> list[Ratio]:
         """Return every figure of ours beside everyone else's."""
-        ours, *others = self.running
+        ours, *others = [*self.running, *self.ended]
         assert ours.is_ours
         made = []
         for act in SECONDS:
@@ -168,17 +176,19 @@ class Match:
             for one in others:
                 found = one.seconds.get(act)
                 theirs = None if found is None else statistics.median(found) * times
-                note = "" if found else f"not possible: {one.cannot[act]}"
+                note = "" if found else f"not possible: {one.cannot.get(act, one.out)}"
                 made.append(Ratio(self.group, act, one.name, mine, theirs, unit, note))
         for act in (LOADED, CHANGED):
             mine = statistics.median(ours.sizes[act]) / 1e6
-            made += [
-                Ratio(self.group, act, one.name, mine, statistics.median(one.sizes[act]) / 1e6, "MB") for one in others
-            ]
+            for one in others:
+                theirs = statistics.median(one.sizes[act]) / 1e6 if act in one.sizes else None
+                note = "" if theirs else f"not possible: {one.out}"
+                made.append(Ratio(self.group, act, one.name, mine, theirs, "MB", note))
         if self.group == "embedded":  # what a Java heap takes is what it is given
             for act in ("load", "full scan", "upsert 10 %", "diff"):
                 mine = ours.memory[act]
-                made += [Ratio(self.group, f"peak memory, {act}", o.name, mine, o.memory[act], "MB") for o in others]
+                title = f"peak memory, {act}"
+                made += [Ratio(self.group, title, one.name, mine, one.memory.get(act), "MB") for one in others]
         missing = ((name, f"not to be had: {why}") for name, why in self.missing.items())
         return made + [Ratio(self.group, "everything", name, None, None, "", why) for name, why in missing]
 

@@ -43,6 +43,8 @@ class Inputs:
     airports: int = 0
     late: int = 0
     points: int = 0
+    points_left: int = 0
+    """How many of them are there after the changes: some were deleted."""
     expected: dict[str, tuple[int, str]] = field(default_factory=dict)
     changes: dict[str, int] = field(default_factory=dict)
 
@@ -72,6 +74,10 @@ def make(folder: Path, copies: int, every: int) -> Inputs:
     made.airports = _count(base, "Airport")
     made.late = _count(base, f"(SELECT 1 FROM base WHERE {FILTER})")
     _expect(base, made, "load")
+    step = max(1, made.rows // POINT_IDS)
+    _write(base, folder / "points.parquet", f"SELECT id FROM base WHERE n % {step} = 4 ORDER BY n LIMIT {POINT_IDS}")
+    base.execute("CREATE TABLE points AS FROM given")
+    made.points = _count(base, "points")
     inserted = updated = 0
     for name, (step, at) in GRID.items():
         _write(base, folder / f"{name}.parquet", _changed(step, at, is_growing=True))
@@ -87,13 +93,11 @@ def make(folder: Path, copies: int, every: int) -> Inputs:
     _write(base, folder / "singles.parquet", _moved(f"FROM base WHERE n < {SINGLES} ORDER BY n", NEW_YEARS * 2))
     base.execute("INSERT INTO model FROM given")
     _expect(base, made, "commit")
+    made.points_left = _count(base, "(SELECT 1 FROM model WHERE id IN (SELECT id FROM points))")
     for name, (step, at) in (("theirs", THEIRS), ("ours", OURS)):
         _write(base, folder / f"{name}.parquet", _changed(step, at, is_growing=False))
         _apply(base)
     _expect(base, made, "merge")
-    step = max(1, made.rows // POINT_IDS)
-    _write(base, folder / "points.parquet", f"SELECT id FROM base WHERE n % {step} = 4 ORDER BY n LIMIT {POINT_IDS}")
-    made.points = _count(base, "given")
     base.close()
     return made
 

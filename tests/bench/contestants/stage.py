@@ -86,6 +86,8 @@ class Process:
     memory: dict[str, float] = field(default_factory=dict)
     sizes: dict[str, list[float]] = field(default_factory=dict)
     cannot: dict[str, str] = field(default_factory=dict)
+    out: str = ""
+    """Why it did not go on."""
 
     def ask(self, act: str, *given: object) -> dict[str, Any]:
         """Let it do one thing, and return what it says."""
