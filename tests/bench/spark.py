@@ -32,6 +32,8 @@ node Person {
 """
 WIDE = "node Wide { name: String @key " + " ".join(f"c{n}: I64" for n in range(49)) + " }"
 CATALOG = "bench"
+WARM_UP = 3
+"""Rounds that do not count: until then Java still compiles what it runs, most of it of whoever goes through Python."""
 POINT_IDS = 100
 
 
@@ -119,18 +121,18 @@ def tidy(spark: SparkSession) -> None:
 
 
 def in_turns(spark: SparkSession, acts: dict[str, Callable[[], object]], rounds: int, what: str) -> dict[str, float]:
-    """Return the median seconds of each, measured in turns after one round that does not count.
+    """Return the median seconds of each, measured in turns after some rounds that do not count.
 
     Every round begins with another one, and everyone begins on a tidy machine.
     """
     found: dict[str, list[float]] = {name: [] for name in acts}
     names = list(acts)
-    for number in range(rounds + 1):
+    for number in range(rounds + WARM_UP):
         first = number % len(names)
         for name in (*names[first:], *names[:first]):
             tidy(spark)
             seconds = timed(acts[name])
-            if number:
+            if number >= WARM_UP:
                 found[name].append(seconds)
     medians = {name: statistics.median(times) for name, times in found.items()}
     shown = "; ".join(f"{n} {medians[n]:.2f} s ({', '.join(f'{t:.2f}' for t in ts)})" for n, ts in found.items())
