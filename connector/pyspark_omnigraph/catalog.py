@@ -6,6 +6,7 @@ too, so that it reaches the user as its own text and not as a page of tracebacks
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 import omnigraph as og
 from omnigraph.engine.parts import Begun, Part
+from omnigraph.engine.table_at import TableAt
 from omnigraph.errors import (
     BranchNotFoundError,
     InvalidOptionError,
@@ -33,7 +35,15 @@ COMMENT: Final = "comment"
 CATALOG_ONLY: Final = ("_op", "_base", "_version", "_micros", "_cascade", "_filter")
 
 
-def answer(options: Mapping[str, str]) -> StructType:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a question of the catalog is answered with; of a type that is there, also what scans of it need."""
+
+    told: StructType
+    at: TableAt | None = None
+
+
+def answer(options: Mapping[str, str]) -> Answer:
     """Answer a question of the catalog."""
     asked = Asked(options)
     question = QUESTIONS.get(options["_op"])
@@ -79,27 +89,29 @@ class Asked:
         )
 
 
-def _told(facts: Mapping[str, Any], columns: StructType | None = None) -> StructType:
+def _told(facts: Mapping[str, Any], columns: StructType | None = None, at: TableAt | None = None) -> Answer:
     """Return columns with facts behind them; a list that is empty is not told: Spark would not know of what."""
     metadata = {name: value for name, value in facts.items() if value not in (None, [])}
-    return StructType([*(columns or ()), StructField(ANSWER, StringType(), nullable=True, metadata=metadata)])
+    told = StructType([*(columns or ()), StructField(ANSWER, StringType(), nullable=True, metadata=metadata)])
+    return Answer(told=told, at=at)
 
 
 # -- types ----------------------------------------------------------------------------------------------
 
 
-def _list_tables(asked: Asked) -> StructType:
+def _list_tables(asked: Asked) -> Answer:
     snapshot = asked.graph(read_only=True).snapshot(asked["branch"])
     return _told({"names": [key.name for key in snapshot.tables]})
 
 
-def _load_table(asked: Asked) -> StructType:
+def _load_table(asked: Asked) -> Answer:
     graph = asked.graph(read_only=True)
     try:
         snapshot = _snapshot(graph, asked)
-        kind = snapshot.catalog.table_type(asked["type"])
+        at = snapshot.table_at(asked["type"])
     except (BranchNotFoundError, TypeNotFoundError) as missing:
         return _told({"missing": str(missing)})
+    kind = at.kind
     facts = {
         "table": str(kind.table),
         "commit": snapshot.commit.id,
@@ -108,7 +120,7 @@ def _load_table(asked: Asked) -> StructType:
         "exact": exact_columns(kind),
         "floats": float_columns(kind),
     }
-    return _told(facts, spark_schema(kind))
+    return _told(facts, spark_schema(kind), at)
 
 
 def _snapshot(graph: og.Graph, asked: Asked) -> og.Snapshot:
@@ -129,7 +141,7 @@ def _snapshot(graph: og.Graph, asked: Asked) -> og.Snapshot:
         raise InvalidOptionError(f"{version[:100]!r} is no version number, no tag and no commit id") from None
 
 
-def _delete(asked: Asked) -> StructType:
+def _delete(asked: Asked) -> Answer:
     """Delete the rows a filter holds for, at the commit the statement began on; no job of Spark's runs."""
     options = WriteOptions.parse(asked.told, overwrite=False)
     graph = asked.graph(read_only=False)
@@ -153,11 +165,11 @@ def _delete(asked: Asked) -> StructType:
 # -- branches -------------------------------------------------------------------------------------------
 
 
-def _list_branches(asked: Asked) -> StructType:
+def _list_branches(asked: Asked) -> Answer:
     return _told({"names": [branch.name for branch in asked.graph(read_only=True).branches.list()]})
 
 
-def _describe_branch(asked: Asked) -> StructType:
+def _describe_branch(asked: Asked) -> Answer:
     graph = asked.graph(read_only=True)
     try:
         head = graph.snapshot(asked["branch"]).commit
@@ -166,7 +178,7 @@ def _describe_branch(asked: Asked) -> StructType:
     return _told({"head": head.id, "version": str(head.version), "location": graph.root})
 
 
-def _create_branch(asked: Asked) -> StructType:
+def _create_branch(asked: Asked) -> Answer:
     given = asked.properties
     unknown = sorted(set(given) - {FROM})
     if unknown:
@@ -178,7 +190,7 @@ def _create_branch(asked: Asked) -> StructType:
     return _told({"head": branch.head})
 
 
-def _drop_branch(asked: Asked) -> StructType:
+def _drop_branch(asked: Asked) -> Answer:
     graph = asked.graph(read_only=False)
     branch = graph.branches.get(asked["branch"])
     head = graph.snapshot(branch.name).commit
@@ -191,7 +203,7 @@ def _drop_branch(asked: Asked) -> StructType:
     return _told({"head": branch.head})
 
 
-QUESTIONS: Final[Mapping[str, Callable[[Asked], StructType]]] = {
+QUESTIONS: Final[Mapping[str, Callable[[Asked], Answer]]] = {
     "list_tables": _list_tables,
     "load_table": _load_table,
     "delete": _delete,

@@ -19,7 +19,7 @@ from omnigraph.errors import InvalidOptionError
 from omnigraph.storage.relations import Found, Made, Readable, Relation, Spread, Values, in_types
 from pyspark_omnigraph.describing import described, parallelism_of
 from pyspark_omnigraph.errors import ours
-from pyspark_omnigraph.workers import settle
+from pyspark_omnigraph.workers import begin
 
 MOMENT: Final = pa.timestamp("us", tz="UTC")
 ROWS_MIN: Final = 10_000_000
@@ -159,6 +159,7 @@ def brought(rows: DataFrame) -> Iterator[pa.RecordBatch]:
 
 
 def _packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    begin()
     for batch in batches:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, batch.schema) as writer:
@@ -170,7 +171,7 @@ def _reading(
     parts: tuple[Readable, ...], wanted: pa.Schema
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        settle()
+        begin()
         for batch in numbers:
             for number in batch.column(0).to_pylist():
                 for rows in parts[int(number or 0)].batches():
@@ -181,6 +182,7 @@ def _reading(
 
 def _making(made: Made, wanted: pa.Schema) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def make(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        begin()
         for rows in made.reader(batches):
             yield in_types(rows, wanted)
 
@@ -189,6 +191,7 @@ def _making(made: Made, wanted: pa.Schema) -> Callable[[Iterator[pa.RecordBatch]
 
 def _counter(most: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        begin()
         rows, sample = 0, []
         for batch in batches:
             if rows < most and batch.num_rows:

@@ -23,6 +23,7 @@ from pyspark_omnigraph.describing import parallelism_of
 from pyspark_omnigraph.errors import ours
 from pyspark_omnigraph.options import STORAGE, FeedOptions, as_texts
 from pyspark_omnigraph.types import arrow_out, columns_of, spark_schema, to_spark
+from pyspark_omnigraph.workers import Unpacked, settle
 
 if TYPE_CHECKING:
     from omnigraph.engine.feed_line import Bound
@@ -125,12 +126,13 @@ class FeedPartition(InputPartition):
 
 def read_part(partition: InputPartition, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Stream one part; a feed without rows has one partition of Spark's own, and no part."""
+    settle()
     if not isinstance(partition, FeedPartition):
         return iter(())
     return (to_spark(batch, wanted) for batch in partition.part.batches() if batch.num_rows)
 
 
-class FeedReader(DataSourceReader):
+class FeedReader(Unpacked, DataSourceReader):
     """Streams the changes of a range as Arrow batches."""
 
     def __init__(self, parts: tuple[Readable, ...], wanted: pa.Schema) -> None:

@@ -40,7 +40,7 @@ FEED: Final = (
 )
 STREAM: Final = ("checkpointLocation", "queryName")
 """What Spark itself is told of a stream that writes, and passes on."""
-INTERNAL: Final = ("_limit", "_parallelism", "_filter", "_read")
+INTERNAL: Final = ("_limit", "_parallelism")
 EVERY: Final = (*COMMON, *READ, *WRITE, *FEED, *STREAM)
 OF_THE_WHOLE: Final = ("actor", "message", "userMetadata", "createBranchFrom", "constraints")
 """What is said once of a transaction, and not of each save for it."""

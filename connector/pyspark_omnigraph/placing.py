@@ -18,6 +18,7 @@ from omnigraph.rules.conform import ids_given
 from omnigraph.storage.relations import Spread
 from pyspark_omnigraph.engine import SparkEngine
 from pyspark_omnigraph.types import from_spark
+from pyspark_omnigraph.workers import begin
 
 ID: Final = "#id"
 FRAGMENT_BITS: Final = 32
@@ -48,6 +49,7 @@ def _with_ids(rows: DataFrame, kind: TableType) -> DataFrame:
 
 def _identify(kind: TableType) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def identify(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        begin()
         for batch in batches:
             (plain,) = from_spark(kind, [batch])
             yield batch.append_column(ID, ids_given(kind, plain))

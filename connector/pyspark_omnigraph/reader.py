@@ -10,35 +10,40 @@ from pyspark.sql.types import StructType
 
 import omnigraph as og
 from omnigraph.engine.shares import Share
-from omnigraph.ids import CommitId
+from omnigraph.engine.table_at import TableAt
 from omnigraph.model.schema import TableType
 from omnigraph.rules.gq_predicates import Expression
 from pyspark_omnigraph.options import ReadOptions
 from pyspark_omnigraph.types import arrow_out, check_read_schema, spark_schema, to_spark
-from pyspark_omnigraph.workers import settle
+from pyspark_omnigraph.workers import Unpacked, settle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pinned:
-    """What is read: a type as one commit left it."""
+    """What is read: a type as one commit left it. Planning from it looks at no manifest, so at no newer state."""
 
     options: ReadOptions
-    commit: CommitId
-    kind: TableType
+    at: TableAt
 
     @classmethod
     def now(cls, options: ReadOptions) -> "Pinned":
         """Decide which commit is meant."""
-        snapshot = _opened(options).snapshot(
+        graph = og.open(options.path, read_only=True, storage_options=dict(options.storage) or None)
+        snapshot = graph.snapshot(
             options.branch,
             tag=options.tag,
             commit=options.commit,
             version=options.version,
             timestamp=options.timestamp,
         )
-        kind = snapshot.catalog.table_type(options.type)
-        spark_schema(kind, options.columns)
-        return cls(options=options, commit=snapshot.commit.id, kind=kind)
+        at = snapshot.table_at(options.type)
+        spark_schema(at.kind, options.columns)
+        return cls(options=options, at=at)
+
+    @property
+    def kind(self) -> TableType:
+        """The type that is read."""
+        return self.at.kind
 
     def schema(self) -> StructType:
         """Return the columns of the type."""
@@ -46,22 +51,12 @@ class Pinned:
 
     def shares(self, columns: tuple[str, ...], where: Expression | None = None) -> tuple[Share, ...]:
         """Return how the read is divided; what Spark pushed comes in the place of what a caller wrote."""
-        options = self.options
-        return (
-            _opened(options)
-            .snapshot(commit=self.commit)
-            .shares(
-                str(self.kind.table),
-                columns=columns,
-                where=options.filter if where is None else where,
-                limit=options.limit,
-                parallelism=options.parallelism or os.cpu_count() or 1,
-            )
+        return self.at.shares(
+            columns=columns,
+            where=self.options.filter if where is None else where,
+            limit=self.options.limit,
+            parallelism=self.options.parallelism or os.cpu_count() or 1,
         )
-
-
-def _opened(options: ReadOptions) -> og.Graph:
-    return og.open(options.path, read_only=True, storage_options=dict(options.storage) or None)
 
 
 @dataclass(frozen=True)
@@ -71,7 +66,7 @@ class SharePartition(InputPartition):
     share: Share
 
 
-class OmnigraphReader(DataSourceReader):
+class OmnigraphReader(Unpacked, DataSourceReader):
     """Streams Arrow batches; it has no ``pushFilters``, because Spark shares its answer between queries."""
 
     def __init__(self, shares: tuple[Share, ...], wanted: pa.Schema) -> None:

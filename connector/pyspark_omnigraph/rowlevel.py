@@ -22,6 +22,7 @@ from pyspark_omnigraph.catalog import Asked
 from pyspark_omnigraph.options import WriteOptions
 from pyspark_omnigraph.pushdown import ROW_ID
 from pyspark_omnigraph.types import from_spark
+from pyspark_omnigraph.workers import begin
 from pyspark_omnigraph.writer import PartMessage, part_texts, partition_id, write_limits
 
 MARK: Final = "_change"
@@ -57,6 +58,7 @@ class ChangeWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> PartMessage:  # type: ignore[override]  # as Spark documents
         """Stage one partition: every kind of row by its own order."""
+        begin()
         staged: dict[str, str] = {}
         with Spool() as spool:
             for batch in iterator:

@@ -1,7 +1,8 @@
 """The data source ``omnigraph``: from options to a reader of one pinned snapshot, or to a writer.
 
 Spark makes a source in one process, plans its read in another and its write in a third. What is read is decided in the
-first of them, once: a read planned twice (a self-join does that) must not see two states of the graph.
+first of them, once: a read planned twice (a self-join does that) must not see two states of the graph. The SQL catalog
+keeps the source that told it of a table, and all scans of that table are planned from it.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -19,16 +20,13 @@ from pyspark.sql.types import StructType
 from pyspark_omnigraph.workers import settling
 
 if TYPE_CHECKING:
+    from omnigraph.engine.table_at import TableAt
     from pyspark_omnigraph.feed import PinnedFeed
     from pyspark_omnigraph.reader import Pinned
 
 FORMAT = "omnigraph"
 QUESTION = "_op"
 """What the SQL catalog asks, and what a row-level change of it is marked with."""
-PUSHED = "_filter"
-"""What a scan of the SQL catalog is to find; every one has it."""
-READ = "_read"
-"""Which columns such a scan is to read: its own schema is one of pieces."""
 
 
 class OmnigraphDataSource(DataSource):
@@ -37,6 +35,7 @@ class OmnigraphDataSource(DataSource):
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
         self._pinned: Pinned | PinnedFeed | None = None
+        self._told_of: TableAt | None = None
 
     @classmethod
     def name(cls) -> str:
@@ -49,12 +48,18 @@ class OmnigraphDataSource(DataSource):
         if QUESTION in self.options:
             from pyspark_omnigraph.catalog import answer
 
-            return answer(self.options)
+            answered = answer(self.options)
+            self._told_of = answered.at
+            return answered.told
         return self._pin().schema()
 
     @settling
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader of the columns of ``schema`` at the snapshot that was pinned before."""
+        if QUESTION in self.options:
+            from pyspark_omnigraph.pushdown import PushedReader
+
+            return PushedReader.pushed(self._told_of, self.options, schema)
         from pyspark_omnigraph.reader import OmnigraphReader, Pinned
 
         pinned = self._pin()
@@ -62,10 +67,6 @@ class OmnigraphDataSource(DataSource):
             from pyspark_omnigraph.feed import FeedReader
 
             return FeedReader.planned(pinned, schema)
-        if PUSHED in self.options:
-            from pyspark_omnigraph.pushdown import PushedReader
-
-            return PushedReader.pushed(pinned, self.options[READ], self.options[PUSHED])
         return OmnigraphReader.planned(pinned, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  (Spark's name)

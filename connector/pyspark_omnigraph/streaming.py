@@ -24,6 +24,7 @@ from pyspark_omnigraph.feed import (
     refuse_another,
 )
 from pyspark_omnigraph.reader import Pinned
+from pyspark_omnigraph.workers import Unpacked
 
 try:
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles, SupportsTriggerAvailableNow
@@ -36,7 +37,7 @@ NOTHING: Final = ""
 """Stands for a commit before the first."""
 
 
-class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class FeedStreamReader(Unpacked, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Tells what each commit changed, some commits at a time."""
 
     def __init__(self, pinned: PinnedFeed, wanted: pa.Schema) -> None:

@@ -19,7 +19,7 @@ from omnigraph.observing import logger
 from omnigraph.storage.lance_written import LIMITS, WriteLimits
 from pyspark_omnigraph.options import Operation, WriteOptions
 from pyspark_omnigraph.types import check_delete_schema, check_write_schema, from_spark
-from pyspark_omnigraph.workers import settle
+from pyspark_omnigraph.workers import begin
 
 log = logger("omnigraph.spark.writer")
 
@@ -144,7 +144,7 @@ def partition_id() -> int:
 
 def staged_part(order: WorkOrder, batches: Iterable[pa.RecordBatch]) -> str:
     """Stage a share of the rows and return what was staged, as text."""
-    settle()
+    begin()
     if order.verb == "delete":
         return order.stage(batches if order.is_placed else (batch.select(["id"]) for batch in batches))
     return order.stage(from_spark(order.kind, batches))

@@ -58,6 +58,14 @@ def test_a_filter_and_a_limit_reach_every_share(graph: og.Graph) -> None:
     assert (len(few), len(names(few))) == (1, 7)
 
 
+def test_a_read_that_was_pinned_is_planned_without_a_look_at_the_manifest(graph: og.Graph) -> None:
+    at = pickle.loads(pickle.dumps(graph.snapshot().table_at("Person")))
+    (Path(graph.root) / "__manifest").rename(Path(graph.root) / "elsewhere")
+    assert len(names(at.shares(columns=["name"], where="age < 5", parallelism=4))) == 20
+    with pytest.raises(og.OmnigraphError):
+        og.open(graph.root, read_only=True)
+
+
 def test_a_type_without_rows_has_no_shares_and_mistakes_are_told_all_the_same(tmp_path: Path, graph: og.Graph) -> None:
     empty = og.init(tmp_path / "empty", "node Person { name: String @key  age: I32 }").snapshot()
     assert empty.shares("Person") == ()

@@ -173,6 +173,32 @@ def test_options_that_sql_has_words_for_are_refused(sql: Sql) -> None:
         sql("SELECT * FROM og.main.Person WITH (`filter` = 'age > 3')").collect()
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "told"),
+    [
+        ("tag", "second", "'tag' has no place in a read by SQL"),
+        ("branch", "other", "'branch' has no place"),
+        ("path", "/elsewhere", "'path' has no place"),
+        ("storage.secret_access_key", "hidden", "'storage.secret_access_key' has no place.*catalog is configured"),
+        ("readChangeFeed", "true", "'readChangeFeed' has no place"),
+        ("message", "why", "'message' is for writing only"),
+        ("filtre", "x", "there is no option 'filtre'.*did you mean 'filter'"),
+    ],
+)
+def test_options_beside_a_table_of_sql_are_refused_not_ignored(sql: Sql, option: str, value: str, told: str) -> None:
+    reading = sql.spark.read.option(option, value).table(f"{sql.name}.main.Person")
+    with pytest.raises(IllegalArgumentException, match=rf"(?is)\[INVALID_OPTION\] .*{told}") as refused:
+        reading.collect()
+    assert "hidden" not in str(refused.value)
+
+
+@pytest.mark.parametrize("option", ["_filter", "_read", "_op"])
+def test_words_of_the_catalog_are_refused_without_it(sql: Sql, option: str) -> None:
+    reading = sql.spark.read.format("omnigraph").options(type="Person", branch="main")
+    with pytest.raises(AnalysisException, match=r"INVALID_OPTION"):
+        reading.option(option, "load_table").load(sql.graph.root).collect()
+
+
 # -- writing ----------------------------------------------------------------------------------------------
 
 

@@ -19,7 +19,7 @@ from omnigraph.engine.history import History
 from omnigraph.engine.row_changes import TableAt
 from omnigraph.engine.session import Session
 from omnigraph.engine.shares import Share
-from omnigraph.engine.snapshot import BLOB_ROWS_MAX
+from omnigraph.engine.table_at import BLOB_ROWS_MAX
 from omnigraph.errors import TypeNotFoundError
 from omnigraph.ids import TableId
 from omnigraph.model.lineage import Branch, Commit

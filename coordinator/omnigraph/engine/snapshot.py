@@ -8,22 +8,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.parts import Verb, WorkOrder
-from omnigraph.engine.shares import Share, balanced, enough_for, part_read, rows_at_once, shares_wanted
+from omnigraph.engine.shares import Share
+from omnigraph.engine.table_at import TableAt, refuse_unknown_columns
 from omnigraph.errors import InvalidOptionError
 from omnigraph.model.catalog import Catalog
 from omnigraph.model.lineage import Commit
-from omnigraph.model.schema import TableType, did_you_mean
+from omnigraph.model.schema import TableType
 from omnigraph.model.tables import TableKey
 from omnigraph.report.notebook import snapshot_card
-from omnigraph.rules.arrow_schema import arrow_schema, is_blob
+from omnigraph.rules.arrow_schema import arrow_schema
 from omnigraph.storage.lance_door import Predicate, Scan, Tables
 from omnigraph.storage.lance_written import LIMITS, WriteLimits
 from omnigraph.storage.layout import table_location
 from omnigraph.storage.roots import GraphRoot
 from omnigraph.storage.staging import Ticket
-
-COLUMNS_SHOWN_MAX = 20
-BLOB_ROWS_MAX = 64  # blobs may be large, and a batch of them is read whole
 
 
 class Snapshot:
@@ -87,40 +85,21 @@ class Snapshot:
         parallelism: int = 1,
     ) -> tuple[Share, ...]:
         """Cut a read into shares of about equal size that other processes can read; an empty table has none."""
-        kind = self._kind(type)
-        schema = arrow_schema(kind)
-        wanted = tuple(schema.names if columns is None else columns)
-        _refuse_unknown_columns(kind, schema, wanted)
-        if where is not None:
-            self._tables.scan_empty(schema, Scan(where=where)).read_all()  # a mistake is told here, not by a task
-        pin = self.commit.pins.get(kind.table_id)
-        if pin is None:
-            return ()
-        fragments = self._tables.fragments(self._uri(kind), pin.lance_version)
-        chosen = enough_for(fragments, limit if where is None else None)
-        has_blobs = any(is_blob(schema.field(name)) for name in wanted)
-        part = part_read(len(wanted), len(schema), is_filtered=where is not None)
-        return tuple(
-            Share(
-                uri=self._uri(kind),
-                version=pin.lance_version,
-                fragments=group,
-                columns=wanted,
-                options=self._root.options,
-                where=where,
-                limit=limit,
-                batch_rows=BLOB_ROWS_MAX if has_blobs else rows_at_once(chosen),
-            )
-            for group in balanced(chosen, shares_wanted(chosen, parallelism, part))
-        )
+        at = self.table_at(type)
+        return at.shares(columns=columns, where=where, limit=limit, parallelism=parallelism)
 
-    def order(self, type: str, verb: Verb, *, limits: WriteLimits = LIMITS, is_checked: bool = True) -> WorkOrder:
-        """Return what tasks elsewhere need to stage rows against this snapshot; a transaction takes what they make."""
+    def table_at(self, type: str) -> TableAt:
+        """Return what has to be known to read a type of this snapshot elsewhere."""
         kind = self._kind(type)
         pin = self.commit.pins.get(kind.table_id)
         version = None if pin is None else pin.lance_version
-        ticket = Ticket(uri=self._uri(kind), base_version=version, limits=limits)
-        return WorkOrder(verb=verb, kind=kind, ticket=ticket, options=self._root.options, is_checked=is_checked)
+        return TableAt(kind=kind, uri=self._uri(kind), version=version, options=self._root.options)
+
+    def order(self, type: str, verb: Verb, *, limits: WriteLimits = LIMITS, is_checked: bool = True) -> WorkOrder:
+        """Return what tasks elsewhere need to stage rows against this snapshot; a transaction takes what they make."""
+        at = self.table_at(type)
+        ticket = Ticket(uri=at.uri, base_version=at.version, limits=limits)
+        return WorkOrder(verb=verb, kind=at.kind, ticket=ticket, options=at.options, is_checked=is_checked)
 
     def entity(self, type: str, id: str) -> dict[str, Any] | None:
         """Return one node or edge by its id, or None; no other table is touched."""
@@ -144,7 +123,7 @@ class Snapshot:
 
     def _scan(self, kind: TableType, request: Scan) -> pa.RecordBatchReader:
         schema = arrow_schema(kind)
-        _refuse_unknown_columns(kind, schema, request.columns or ())
+        refuse_unknown_columns(kind, schema, request.columns or ())
         pin = self.commit.pins.get(kind.table_id)
         if request.columns is None:
             request = replace(request, columns=schema.names)  # files may have them in another order
@@ -154,17 +133,3 @@ class Snapshot:
 
     def _uri(self, kind: TableType) -> str:
         return self._root.uri(table_location(kind.table.kind, kind.table_id))
-
-
-def _refuse_unknown_columns(kind: TableType, schema: pa.Schema, columns: Sequence[str]) -> None:
-    for name in columns:
-        if name not in schema.names:
-            known = ", ".join(schema.names[:COLUMNS_SHOWN_MAX]) + (
-                ", …" if len(schema.names) > COLUMNS_SHOWN_MAX else ""
-            )
-            hint = did_you_mean(name, schema.names)
-            raise InvalidOptionError(
-                f"{kind.table} has no column {name[:100]!r}; there are {known}" + (f"; {hint}" if hint else "")
-            )
-    if len(set(columns)) != len(columns):
-        raise InvalidOptionError(f"a column of {kind.table} is asked for twice")

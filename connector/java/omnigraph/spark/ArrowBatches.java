@@ -4,6 +4,7 @@ import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.channels.ReadableByteChannel;
 import java.util.List;
+import java.util.Map;
 import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.memory.RootAllocator;
 import org.apache.arrow.vector.ValueVector;
@@ -15,6 +16,8 @@ import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.Metadata;
+import org.apache.spark.sql.types.MetadataBuilder;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ArrowColumnVector;
 import org.apache.spark.sql.vectorized.ColumnVector;
@@ -26,9 +29,6 @@ import org.apache.spark.sql.vectorized.ColumnarBatch;
  * <p>To Spark's Python source every read has one column of bytes. They are a stream of Arrow, cut into pieces.
  */
 final class ArrowBatches implements PartitionReader<ColumnarBatch> {
-  /** What Python workers are asked for. */
-  static final StructType PIECES = new StructType().add("_piece", DataTypes.BinaryType, true);
-
   private final Pieces pieces;
   private final BufferAllocator allocator = new RootAllocator();
   private final ArrowStreamReader stream;
@@ -38,6 +38,16 @@ final class ArrowBatches implements PartitionReader<ColumnarBatch> {
   ArrowBatches(PartitionReader<InternalRow> rows) {
     pieces = new Pieces(rows);
     stream = new ArrowStreamReader(pieces, allocator);
+  }
+
+  /** What Python workers are asked for: one column, and beside it what it is to be made of. */
+  static StructType pieces(Map<String, String> asked) {
+    MetadataBuilder told = new MetadataBuilder();
+    for (Object key : asked.keySet().toArray()) {
+      told.putString((String) key, (String) asked.get(key));
+    }
+    Metadata beside = new MetadataBuilder().putMetadata("asked", told.build()).build();
+    return new StructType().add("_piece", DataTypes.BinaryType, true, beside);
   }
 
   @Override

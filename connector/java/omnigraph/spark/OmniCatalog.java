@@ -15,6 +15,7 @@ import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceCreationResult;
 import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
@@ -113,13 +114,14 @@ public class OmniCatalog implements TableCatalog, SupportsNamespaces {
     if (travel != null) {
       about.put(travel, to);
     }
-    StructType answer = Python.ask("load_table", about);
+    PythonDataSourceCreationResult source = Python.source("load_table", about);
+    StructType answer = source.schema();
     Metadata told = Python.told(answer);
     if (told.contains("missing")) {
       throw new NoSuchTableException(table);
     }
     Object[] columns = Arrays.copyOf(answer.fields(), answer.fields().length - 1);
-    Place place = new Place(this, table.namespace()[0], table.name(), told, travel != null);
+    Place place = new Place(this, table.namespace()[0], table.name(), source, travel != null);
     return new OmniTable(place, new StructType((org.apache.spark.sql.types.StructField[]) columns));
   }
 

@@ -83,7 +83,7 @@ final class OmniScanBuilder
     if (limit >= 0) {
       all.put("_limit", Integer.toString(limit));
     }
-    Scan scan = new PythonScanBuilder(Python.provider(), Python.FORMAT, ArrowBatches.PIECES, Python.options(all)).build();
+    Scan scan = new PythonScanBuilder(place.source(), Python.FORMAT, ArrowBatches.pieces(all), options).build();
     String what = place.name() + " version " + place.version() + Filters.shown(pushed) + (limit < 0 ? "" : ", limit " + limit);
     return new OmniScan(scan, what, read, place.rows);
   }

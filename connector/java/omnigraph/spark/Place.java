@@ -1,23 +1,19 @@
 package omnigraph.spark;
 
-import java.util.Arrays;
 import java.util.HashMap;
-import java.util.List;
-import java.util.Locale;
 import java.util.Map;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceCreationResult;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** One type at one commit: where it is read and written, and nothing that may not be shown. */
 final class Place {
-  // What a catalog may be configured with for its writes; and a scan is told its commit, not its branch.
-  private static final List<String> NOT_FOR_SCANS = Arrays.asList(
-      "branch", "actor", "message", "usermetadata", "constraints", "maxrowsperfile", "maxbytesperfile");
-
   private final OmniCatalog catalog;
   private final String branch;
   private final String type;
+  private final PythonDataSourceCreationResult source;
   private final String commit;
   private final String version;
   private final String[] exact;
@@ -26,7 +22,9 @@ final class Place {
   final boolean isPast;
   final Map<String, String> properties = new HashMap<String, String>();
 
-  Place(OmniCatalog catalog, String branch, String type, Metadata told, boolean isPast) {
+  Place(OmniCatalog catalog, String branch, String type, PythonDataSourceCreationResult source, boolean isPast) {
+    Metadata told = Python.told(source.schema());
+    this.source = source;
     this.catalog = catalog;
     this.branch = branch;
     this.type = type;
@@ -54,18 +52,16 @@ final class Place {
     return new Filters(columns, exact, floats);
   }
 
-  /** What a scan is told: this commit, whatever the branch is by now. */
+  /** What a scan is told beside what its source knows: that is this commit, whatever the branch is by now. */
   Map<String, String> reading(CaseInsensitiveStringMap given) {
     refuse(given, "filter", "WHERE");
     refuse(given, "columns", "SELECT");
-    Map<String, String> all = catalog.about(branch, type);
-    for (Object key : all.keySet().toArray()) {
-      if (NOT_FOR_SCANS.contains(((String) key).toLowerCase(Locale.ROOT))) {
-        all.remove(key);
-      }
-    }
-    all.put("commit", commit);
-    return with(all, given);
+    return with(new HashMap<String, String>(), given);
+  }
+
+  /** The source that a scan is planned from. */
+  PythonDataSourceV2 source() {
+    return Python.provider(source);
   }
 
   Map<String, String> writing(CaseInsensitiveStringMap given) {

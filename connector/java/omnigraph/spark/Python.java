@@ -4,11 +4,13 @@ import java.util.HashMap;
 import java.util.Map;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceCreationResult;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import scala.Option;
 
 /** The way to the Python data source, where all logic is: a question is a set of options, its answer a schema. */
 final class Python {
@@ -34,19 +36,45 @@ final class Python {
 
   /** Ask one question; the last column of the answer carries what is no column. */
   static StructType ask(String question, Map<String, String> about) {
+    return source(question, about).schema();
+  }
+
+  /** Ask one question; return its answer with the source that gave it, which scans can be planned from. */
+  static PythonDataSourceCreationResult source(String question, Map<String, String> about) {
     Map<String, String> all = new HashMap<String, String>(about);
     all.put(QUESTION, question);
-    StructType answer;
+    PythonDataSourceCreationResult answer;
     try {
-      answer = provider().inferSchema(options(all));
+      answer = provider().getOrCreateDataSourceInPython(FORMAT, options(all), Option.empty());
     } catch (Throwable failed) {
       throw plain(failed);
     }
-    Metadata told = told(answer);
+    Metadata told = told(answer.schema());
     if (told.contains("error")) {
       throw new IllegalArgumentException(told.getString("error"));
     }
     return answer;
+  }
+
+  /** A provider of its own, again, for a scan that goes on from a source that is there. */
+  static PythonDataSourceV2 provider(PythonDataSourceCreationResult source) {
+    PythonDataSourceV2 provider = new Known(source);
+    provider.setShortName(FORMAT);
+    return provider;
+  }
+
+  private static final class Known extends PythonDataSourceV2 {
+    private final PythonDataSourceCreationResult source;
+
+    Known(PythonDataSourceCreationResult source) {
+      this.source = source;
+    }
+
+    @Override
+    public PythonDataSourceCreationResult getOrCreateDataSourceInPython(
+        String name, CaseInsensitiveStringMap options, Option<StructType> columns) {
+      return source;
+    }
   }
 
   static Metadata told(StructType answer) {
