@@ -261,7 +261,10 @@ def test_a_difference_says_what_it_is_in_plain_values_and_in_a_notebook(graph: o
     assert said["to"]["version"] == 3
     assert said["tables"] == {"node:Person": {"inserted": 1, "updated": 0, "deleted": 0}}
     assert repr(diff) == "<Diff main@2 → main@3>"
-    assert '>node:Person</td><td style="text-align: right">1</td>' in diff._repr_html_()
+    assert (
+        '>node:Person</td><td style="text-align: right; padding: 0.2em 0.5em; white-space: nowrap">1</td>'
+        in diff._repr_html_()
+    )
 
 
 def test_a_read_only_graph_can_be_compared(graph: og.Graph) -> None:

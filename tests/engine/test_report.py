@@ -277,7 +277,10 @@ def test_a_report_is_written_whole_or_not_at_all_and_a_graph_that_is_read_only_i
 def test_graphs_snapshots_logs_histories_schemas_and_reports_draw_themselves_in_a_notebook(graph: og.Graph) -> None:
     assert ">review</td>" in graph._repr_html_()
     assert ">first load</td>" in graph._repr_html_()
-    assert '>node:Person</td><td style="text-align: right">3</td>' in graph.snapshot()._repr_html_()
+    assert (
+        '>node:Person</td><td style="text-align: right; padding: 0.2em 0.5em; white-space: nowrap">3</td>'
+        in graph.snapshot()._repr_html_()
+    )
     assert ">older</td>" in graph.log()._repr_html_()
     assert graph.log() == list(graph.iter_log())
     assert ">Person</text>" in graph.schema._repr_html_()

@@ -197,7 +197,8 @@ def test_what_is_between_tags_and_in_attributes_comes_back_as_it_was(inside: str
 
 
 def test_a_notebook_shows_counts_on_the_right_and_texts_on_the_left() -> None:
-    left, right = ('style="text-align: left"', 'style="text-align: right"')
+    rest = "padding: 0.2em 0.5em; white-space: nowrap"
+    left, right = (f'style="text-align: left; {rest}"', f'style="text-align: right; {rest}"')
     shown = html_table("t", ("table", "version", "rows"), [("A", "1234", 1_234_567), ("B", "5", "")])
     assert f"<th {left}>table</th><th {left}>version</th><th {right}>rows</th>" in shown
     assert f"<td {left}>A</td><td {left}>1234</td><td {right}>1,234,567</td>" in shown

@@ -6,6 +6,7 @@ index where there is one.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import repeat
 from typing import Any, Final, TypeAlias, assert_never
 
 import numpy as np
@@ -21,11 +22,13 @@ from omnigraph.model.catalog import Catalog
 from omnigraph.model.schema import ENDPOINT_COLUMNS, NodeType
 from omnigraph.model.sidecar import TablePromise
 from omnigraph.model.tables import Pin
+from omnigraph.observing import Threads
 from omnigraph.rules import constraints as rules
 from omnigraph.rules.constraints import CardinalityRule, EndpointRule, Plan, Rule, UniqueRule, Violation
 from omnigraph.rules.fingerprints import dealt
 from omnigraph.rules.values import Column, compute
 from omnigraph.storage.embedded import EmbeddedEngine
+from omnigraph.storage.lance_cores import cores
 from omnigraph.storage.relations import Relation, RelationalEngine
 from omnigraph.storage.spool import Spool
 
@@ -215,8 +218,12 @@ class Integrity:
             if isinstance(rule, EndpointRule) and rule.node.table_id == node.table_id:
                 ends += self._deltas[rule.kind.table_id].new_column(rule.column).chunks
         of = max(1, -(-sum(map(len, ends)) // ENDS_TOGETHER_MAX))
-        hands = [dealt(part, of) for part in ends]
-        return [compute.unique(pa.chunked_array([hand[n] for hand in hands], pa.string())) for n in range(of)]
+        if of == 1:
+            return [compute.unique(pa.chunked_array(ends, pa.string()))]
+        with Threads(cores()) as pool:
+            hands = list(pool.map(dealt, ends, repeat(of)))
+            heaps = [pa.chunked_array([hand[n] for hand in hands], pa.string()) for n in range(of)]
+            return list(pool.map(compute.unique, heaps))
 
     def _cardinality(self, rule: CardinalityRule) -> Question:
         edges, nodes = self._deltas[rule.kind.table_id], self._deltas[rule.node.table_id]

@@ -3,9 +3,12 @@
 import re
 from collections.abc import Iterable, Sequence
 from html import escape
+from typing import Final
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff\u202a-\u202e\u2066-\u2069]")
 """What no page can carry, and what would turn around the text that follows."""
+
+SHORT_MAX: Final = 24
 
 
 def printable(text: str) -> str:
@@ -16,7 +19,7 @@ def printable(text: str) -> str:
 def html_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Return a table; whatever is in it is text, never markup. Whole numbers are counts: versions come as texts.
 
-    Every cell says which side it keeps to, because notebooks send all of them to the right.
+    Every cell says which side it keeps to, because some notebooks send all of them to the right.
     """
     lines = list(rows)
     counts = [_is_count(cell) for cell in lines[0]] if lines else [False] * len(columns)
@@ -31,8 +34,11 @@ def _is_count(cell: object) -> bool:
 
 
 def _cell(name: str, cell: object, is_count: bool) -> str:
-    text = f"{cell:,}" if _is_count(cell) else cell
-    return f'<{name} style="text-align: {"right" if is_count else "left"}">{_text(text)}</{name}>'
+    text = f"{cell:,}" if _is_count(cell) else str(cell)
+    side = "right" if is_count else "left"
+    # Not every notebook keeps columns apart, and a time on two lines makes a line of two.
+    together = "; white-space: nowrap" if len(text) <= SHORT_MAX else ""
+    return f'<{name} style="text-align: {side}; padding: 0.2em 0.5em{together}">{_text(text)}</{name}>'
 
 
 def _text(cell: object) -> str:

@@ -175,7 +175,12 @@ class _Marks:
     def add(self, numbers: Fingerprints) -> None:
         """Put numbers in."""
         slots = self._slots(numbers)
-        np.bitwise_or.at(self._table, slots >> 3, BITS.take(slots & 7))
+        places, bits = slots >> 3, BITS.take(slots & 7)
+        while len(places):
+            # Of several for one byte the last stays, so the others are put in again: a third of the time of `.at`.
+            self._table[places] |= bits
+            lost = np.flatnonzero((self._table.take(places) & bits) == 0)
+            places, bits = places[lost], bits[lost]
 
     def which(self, numbers: Fingerprints) -> Places:
         """Return the places of the numbers that are in."""

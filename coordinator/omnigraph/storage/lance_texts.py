@@ -8,6 +8,7 @@ so a text that is known to be in a file is only a reason to look into it. One th
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -16,13 +17,16 @@ import pyarrow.compute as pc
 from lance import LanceDataset
 from lance.fragment import LanceFragment
 
+from omnigraph.observing import Threads
 from omnigraph.rules.fingerprints import Sieve, dealt
 from omnigraph.rules.values import Column, compute
+from omnigraph.storage.lance_cores import cores
 from omnigraph.storage.lance_door import file_names
 from omnigraph.storage.lance_rows import ID_SCAN_ROWS, ROW_ADDRESS, few_enough, indexed_fragments, sifted
 from omnigraph.storage.lance_shares import each_share
 
-HEAP_ROWS: Final = 2**20
+HEAP_ROWS: Final = 2**21
+"""Texts that are compared with all keys at a time; to make the keys ready for it takes as long as a million of them."""
 SMALL_FILE_ROWS_MAX: Final = 16_384
 SMALL_FILES_MIN: Final = 8
 TEXTS_HELD_MAX: Final = 200_000
@@ -159,12 +163,25 @@ def count_where(handle: LanceDataset, column: str, keys: Sequence[Column]) -> in
     if others != []:
         stream = handle.scanner([column], fragments=others, batch_size=ID_SCAN_ROWS).to_reader()
         admitted = (batch.column(column) for batch in sifted(stream, Sieve(keys), column))
-        count += sum(
-            int(compute.sum(compute.is_in(some, value_set=held), min_count=0).as_py())
-            for heap in _heaps(admitted)
-            for some, held in zip(dealt(heap, len(keys)), keys, strict=True)
-        )
+        count += _count_among(_heaps(admitted), keys)
     return count
+
+
+def _count_among(heaps: Iterable[Column], keys: Sequence[Column]) -> int:
+    """Count the texts that are among the keys; many keys on every core, while the next heap is read."""
+    if len(keys) == 1:
+        return sum(_count_in(heap, keys[0]) for heap in heaps)
+    count, asked = 0, list[Future[int]]()
+    with Threads(cores()) as pool:
+        for heap in heaps:
+            count += sum(each.result() for each in asked)
+            asked = [pool.submit(_count_in, *both) for both in zip(dealt(heap, len(keys)), keys, strict=True)]
+        return count + sum(each.result() for each in asked)
+
+
+def _count_in(texts: Column, held: Column) -> int:
+    """Count the texts that are held."""
+    return int(compute.sum(compute.is_in(texts, value_set=held), min_count=0).as_py())
 
 
 def _places_to_look(
