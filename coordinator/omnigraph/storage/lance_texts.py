@@ -25,8 +25,7 @@ from omnigraph.storage.lance_door import file_names
 from omnigraph.storage.lance_rows import ID_SCAN_ROWS, ROW_ADDRESS, few_enough, indexed_fragments, sifted
 from omnigraph.storage.lance_shares import each_share
 
-HEAP_ROWS: Final = 2**21
-"""Texts that are compared with all keys at a time; to make the keys ready for it takes as long as a million of them."""
+HEAP_ROWS: Final = 2**20
 SMALL_FILE_ROWS_MAX: Final = 16_384
 SMALL_FILES_MIN: Final = 8
 TEXTS_HELD_MAX: Final = 200_000
@@ -147,7 +146,7 @@ def _scanned_values(
 
 
 def count_where(handle: LanceDataset, column: str, keys: Sequence[Column]) -> int:
-    """Return how many rows have a text in a column that is among the keys, which are dealt out; no row is held."""
+    """Return how many keys, each given once and dealt out, are in a column that has no text twice; no row is held."""
     if sum(map(len, keys)) == 0 or int(handle.count_rows()) == 0:
         return 0
     indexed, others = _places_to_look(handle, column, keys)
@@ -168,7 +167,7 @@ def count_where(handle: LanceDataset, column: str, keys: Sequence[Column]) -> in
 
 
 def _count_among(heaps: Iterable[Column], keys: Sequence[Column]) -> int:
-    """Count the texts that are among the keys; many keys on every core, while the next heap is read."""
+    """Count the keys that are in one of the heaps; many keys on every core, while the next heap is read."""
     if len(keys) == 1:
         return sum(_count_in(heap, keys[0]) for heap in heaps)
     count, asked = 0, list[Future[int]]()
@@ -179,9 +178,9 @@ def _count_among(heaps: Iterable[Column], keys: Sequence[Column]) -> int:
         return count + sum(each.result() for each in asked)
 
 
-def _count_in(texts: Column, held: Column) -> int:
-    """Count the texts that are held."""
-    return int(compute.sum(compute.is_in(texts, value_set=held), min_count=0).as_py())
+def _count_in(texts: Column, keys: Column) -> int:
+    """Count the keys among some texts: the texts are made ready to be searched, because every one comes once."""
+    return int(compute.sum(compute.is_in(keys, value_set=texts), min_count=0).as_py())
 
 
 def _places_to_look(

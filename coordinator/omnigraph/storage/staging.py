@@ -190,7 +190,7 @@ class Staging:
             return rows_where(handle, column, keys, columns).select(list(columns))
 
     def count_where(self, uri: str, version: int, column: str, keys: Sequence[Column]) -> int:
-        """Return how many rows of a version have one of some texts, which are dealt out, in a column."""
+        """Return how many texts, each given once and dealt out, are in a column of a version that has none twice."""
         handle = open_at(uri, version, self._options)
         with translated(f"rows of {uri} can not be counted", self._options):
             return count_where(handle, column, keys)
