@@ -18,9 +18,9 @@ EXCEPT: Final = "peak memory"
 """What is told and not judged: small amounts, and as much the allocator's doing as ours."""
 HEAD: Final = """# Benchmarks
 
-This page is written by `make bench`, from one run on one machine; `python3 dev.py bench-page` is the same. Figures on
-a shared machine mean little by themselves, so everything is measured in turns with something else in the same run, and
-ratios are what to look at. Less is better unless a limit says ≥.
+This page is written by `make bench`, from the last run of each benchmark, all on one machine; `python3 dev.py
+bench-page` is the same. Figures on a shared machine mean little by themselves, so everything is measured in turns with
+something else in the same run, and ratios are what to look at. Less is better unless a limit says ≥.
 """
 SMALL: Final = """> **These are figures of a small run**, made to see that everything works.
 > They are not what to expect of real sizes.
@@ -195,7 +195,7 @@ def measured_on(ordered: Sequence[Mapping[str, Any]]) -> Iterable[str]:
             yield f"* {peer}: {', '.join(f'{name} {value}' for name, value in versions.items())}."
     yield (
         "* Peak memory of the benchmark's own process: "
-        + ", ".join(f"{each['bench']} {each['memory_mb']:,} MB" for each in ordered)
+        + ", ".join(f"{each['bench']} {each['memory_mb']:,} MB" for each in ordered if each["memory_mb"])
         + ".\n"
     )
 
