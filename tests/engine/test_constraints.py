@@ -325,14 +325,19 @@ def test_writers_that_do_not_disturb_each_other_all_land(graph: og.Graph) -> Non
     assert graph.snapshot().count("Knows") == 2
 
 
-@pytest.mark.parametrize("together", [1, 3, 2**18])
+ALIKE = "a beginning that all have {:02} and an ending that all have"
+
+
+@pytest.mark.parametrize("form", ["{}", ALIKE], ids=["any", "alike"])
+@pytest.mark.parametrize("together", [7, 2**20])
 @pytest.mark.parametrize("indexed", [True, False])
-def test_ends_are_found_however_many_heaps_they_are_dealt_into(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: int, indexed: bool
+def test_ends_are_found_however_many_they_are_and_however_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, together: int, indexed: bool
 ) -> None:
-    monkeypatch.setattr("omnigraph.engine.integrity.ENDS_TOGETHER_MAX", together)
+    for module in ("integrity", "portions"):
+        monkeypatch.setattr(f"omnigraph.engine.{module}.ROWS_TOGETHER_MAX", together)
     graph = og.init(tmp_path / "g", "node P { name: String @key }\nedge K: P -> P")
-    names = [f"{'x' * (n % 50)}{n}" for n in range(40)]
+    names = [form.format(n) for n in range(40)]
     with graph.transaction() as tx:
         tx.append("P", [{"name": name} for name in names])
     if indexed:

@@ -73,12 +73,19 @@ def test_what_a_task_is_sent_arrives_whole() -> None:
 
 
 def test_connections_of_a_driver_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise AssertionError("a driver's connections are its own")
+    looked_at: list[socket.socket] = []
 
-    monkeypatch.setattr(workers, "_is_of_this_machine", refuse)
+    def note(found: socket.socket) -> bool:
+        looked_at.append(found)
+        return False
+
+    monkeypatch.setattr(workers, "_is_of_this_machine", note)
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()):
         workers.acknowledge()
+        assert looked_at == []
+        monkeypatch.setattr(workers, "_is_worker", lambda: True)
+        workers.acknowledge()
+        assert looked_at, "a worker looks at its own"
 
 
 def test_only_connections_to_this_machine_are_hastened(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from omnigraph.storage import lance_shares
 from omnigraph.storage.lance_rows import looked_up
 from omnigraph.storage.lance_shares import each_share
 from omnigraph.storage.lance_texts import count_where, rows_where
+from omnigraph.storage.sought import Sought
 
 ROWS = 20_000
 
@@ -42,13 +43,13 @@ def test_all_rows_are_found_by_any_number_of_keys(table: lance.LanceDataset, cou
     wanted = keys(*numbers, *range(ROWS, ROWS + 3))
     assert texts(looked_up(table, wanted), "id") == sorted(f"é-{number}" for number in numbers)
     assert texts(rows_where(table, "id", wanted, ["number"]), "number") == sorted(map(str, numbers))
-    assert count_where(table, "id", [wanted]) == count
+    assert count_where(table, "id", Sought(wanted)) == count
 
 
 def test_a_key_that_is_given_often_finds_its_row_once(table: lance.LanceDataset) -> None:
     wanted = keys(*([7] * 30), 8)
     assert texts(looked_up(table, wanted), "id") == ["é-7", "é-8"]
-    assert count_where(table, "id", [wanted]) == 2
+    assert count_where(table, "id", Sought(wanted)) == 2
 
 
 def test_neighbours_are_looked_up_together() -> None:

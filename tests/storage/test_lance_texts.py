@@ -12,6 +12,7 @@ import pytest
 from omnigraph.storage import lance_texts
 from omnigraph.storage.lance_rows import ROW_ADDRESS
 from omnigraph.storage.lance_texts import KnownTexts, count_where, rows_where
+from omnigraph.storage.sought import Sought
 
 FILES = 12
 
@@ -44,12 +45,12 @@ def found(table: lance.LanceDataset, *numbers: int) -> list[int]:
     keys = texts(*numbers)
     there = rows_where(table, "text", keys, ["id"])
     assert there.column_names == ["id", ROW_ADDRESS]
-    assert count_where(table, "text", [keys]) == there.num_rows
+    assert count_where(table, "text", Sought(keys)) == there.num_rows
     return sorted(int(str(number)) for number in there.column("id").to_pylist())
 
 
 def suspects(known: KnownTexts, table: lance.LanceDataset, *numbers: int) -> int:
-    return len(known.suspects(table, "text", [texts(*numbers)], table.get_fragments()))
+    return len(known.suspects(table, "text", texts(*numbers), table.get_fragments()))
 
 
 def test_rows_are_found_in_small_files_and_no_file_is_opened_that_lacks_them(tmp_path: Path, known: KnownTexts) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.rules.fingerprints import Sieve, dealt, fingerprints, occurring_twice, with_fingerprint
+from omnigraph.rules.fingerprints import Sieve, fingerprints, occurring_twice, with_fingerprint
 
 texts = st.lists(st.text(st.characters(codec="utf-8"), max_size=40), max_size=60)
 
@@ -70,12 +70,3 @@ def test_a_sieve_lets_through_what_it_holds_and_nothing_else(held: list[str], as
     column = pa.array([*asked, *held[:5]], pa.string())
     through = sieve.admitted(column).tolist()
     assert through == [place for place, text in enumerate(column.to_pylist()) if text in held]
-
-
-@given(texts, st.integers(1, 7))
-def test_equal_texts_are_dealt_into_one_heap_and_none_is_lost(values: list[str], of: int) -> None:
-    heaps = [heap.to_pylist() for heap in dealt(pa.array(values, pa.string()), of)]
-    assert len(heaps) == of
-    assert sorted(text for heap in heaps for text in heap) == sorted(values)
-    for text in set(values):
-        assert sum(text in heap for heap in heaps) == 1

@@ -19,6 +19,7 @@ from omnigraph.rules.arrow_schema import arrow_schema
 from omnigraph.rules.values import Column, compute
 from omnigraph.storage.layout import table_location
 from omnigraph.storage.relations import Relation
+from omnigraph.storage.sought import Sought
 
 ROW: Final = "#row"
 """A column no type can have: the number of a row among those that were given for its table."""
@@ -199,12 +200,11 @@ class Delta:
             return NO_IDS
         return self.session.staging.rows_where(self._uri, self._version, "id", in_one_piece(keys), ["id"])
 
-    def base_count(self, heaps: Sequence[Column]) -> int:
-        """Return how many of some ids, dealt out and each given once, are there and stay, deletions aside."""
+    def base_count(self, sought: Sought) -> int:
+        """Return how many of the ids that are still looked for are there and stay, deletions aside."""
         if self._version is None:
             return 0
-        keys = [in_one_piece(heap) for heap in heaps]
-        return self.session.staging.count_where(self._uri, self._version, "id", keys)
+        return self.session.staging.count_where(self._uri, self._version, "id", sought)
 
     def base_where(self, column: str, keys: Column) -> pa.Table:
         """Return id and a text column, as ``ref``, of the rows that are there and have one of some texts."""

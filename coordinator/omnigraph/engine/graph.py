@@ -8,7 +8,6 @@ from typing import Any
 
 from omnigraph.engine import exporting, intake, loading, mutating
 from omnigraph.engine.announcing import Announcement
-from omnigraph.engine.changes import AddCommit
 from omnigraph.engine.cleaning import GRACE_DEFAULT, Cleaning
 from omnigraph.engine.continuing import continued
 from omnigraph.engine.diffing import Diff, Point, commit_at
@@ -21,6 +20,7 @@ from omnigraph.engine.parts import Begun
 from omnigraph.engine.recovery import Recovered, Recovery
 from omnigraph.engine.refs import Branches, Tags
 from omnigraph.engine.reporting import COMMITS_DEFAULT, ReportRequest, report
+from omnigraph.engine.restoring import restored
 from omnigraph.engine.schemas import Schema
 from omnigraph.engine.session import Session
 from omnigraph.engine.shared import Saving, checked_ticket, found, refuse_other_branch
@@ -28,7 +28,6 @@ from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.transaction import Intent, Transaction
 from omnigraph.engine.verifying import Verifying
 from omnigraph.errors import InvalidOptionError
-from omnigraph.ids import CommitId
 from omnigraph.model.catalog import Catalog
 from omnigraph.model.cleanups import CleanupReport
 from omnigraph.model.commit_history import CommitHistory
@@ -43,7 +42,7 @@ from omnigraph.report.notebook import Log, graph_card
 from omnigraph.report.showing import Report
 from omnigraph.rules.commit_history import history_row
 from omnigraph.rules.durations import duration
-from omnigraph.rules.refs import Draft, branch_named
+from omnigraph.rules.refs import branch_named
 from omnigraph.rules.retention import Policy
 from omnigraph.rules.targets import commit_id, read_target
 from omnigraph.rules.upkeep import check_fragment_rows
@@ -414,27 +413,10 @@ class Graph:
     def restore(self, branch: str, to: "str | Commit", *, message: str | None = None) -> Commit:
         """Make a branch look as it did at a commit, tag or branch, as a new commit."""
         with self._session.observed("restore", branch) as seen:
-            commit = self._restored(branch, to, check_message(message))
+            self._session.writable()
+            commit = restored(self._session, self._history, branch, to, check_message(message))
             seen.landed(commit.id, commit.version)
             return commit
-
-    def _restored(self, branch: str, to: "str | Commit", message: str | None) -> Commit:
-        self._session.writable()
-        bound = branch_named(self._session.publisher.read().state, branch)
-        wanted = self._history.named(to.id if isinstance(to, Commit) else to)
-        draft = Draft(
-            id=CommitId(self._session.sources.mint()),
-            branch=bound.name,
-            incarnation=bound.incarnation,
-            operation="restore",
-            schema_hash=wanted.schema_hash,
-            pins=wanted.pins,
-            replace_all_pins=True,
-            copied_from=(wanted.id,),
-            message=message or f"restore to {wanted.branch}@{wanted.version} ({wanted.id})",
-        )
-        change = AddCommit(manifest=self._session.manifest, draft=draft, stamp=self._session.stamp())
-        return self._session.publisher.publish(change)
 
     def catalog(self, commit: Commit) -> Catalog:
         """Return the types a commit has."""

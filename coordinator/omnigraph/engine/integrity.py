@@ -6,7 +6,6 @@ index where there is one.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import repeat
 from typing import Any, Final, TypeAlias, assert_never
 
 import numpy as np
@@ -22,18 +21,15 @@ from omnigraph.model.catalog import Catalog
 from omnigraph.model.schema import ENDPOINT_COLUMNS, NodeType
 from omnigraph.model.sidecar import TablePromise
 from omnigraph.model.tables import Pin
-from omnigraph.observing import Threads
 from omnigraph.rules import constraints as rules
 from omnigraph.rules.constraints import CardinalityRule, EndpointRule, Plan, Rule, UniqueRule, Violation
-from omnigraph.rules.fingerprints import dealt
 from omnigraph.rules.values import Column, compute
 from omnigraph.storage.embedded import EmbeddedEngine
-from omnigraph.storage.lance_cores import cores
 from omnigraph.storage.relations import Relation, RelationalEngine
+from omnigraph.storage.sought import Sought
 from omnigraph.storage.spool import Spool
 
 SAMPLE_MAX: Final = 20
-ENDS_TOGETHER_MAX: Final = 2**18
 Rows: TypeAlias = npt.NDArray[np.int64]
 """Numbers of rows among those that were given for a table."""
 
@@ -186,12 +182,14 @@ class Integrity:
             new = Portions(spool, edges, {"id": "id", "ref": rule.column}, "ref", count)
             new_nodes = Portions(spool, nodes, {"id": "id"}, "id", count)
             for number in range(count):
-                ends = new.texts(number)
-                if not nodes.loses and nodes.base_count([ends]) == len(ends):
-                    continue  # as above
+                if not nodes.loses:
+                    ends = Sought(new.texts(number))
+                    ends.meet(new_nodes.texts(number))
+                    if _are_there(ends, nodes):
+                        continue  # as above
                 relations: dict[str, Relation] = {
                     "new": new.relation(number),
-                    "nodes": nodes.base_ids(ends) if nodes.stays else NO_IDS,
+                    "nodes": nodes.base_ids(compute.unique(new.texts(number))) if nodes.stays else NO_IDS,
                     "gone_nodes": nodes.gone,
                     "new_nodes": new_nodes.relation(number),
                 }
@@ -201,29 +199,17 @@ class Integrity:
         """Tell whether all nodes of a type that added edges refer to are there or are added; one look for all ends."""
         if node.table_id not in self._are_ends_there:
             nodes = self._deltas[node.table_id]
-            ends = self._ends(node)
+            ends = Sought(pa.chunked_array(self._ends(node), pa.string()))
             if nodes.adds:
-                added = dealt(nodes.new_column("id"), len(ends))
-                ends = [
-                    asked.filter(compute.invert(compute.is_in(asked, value_set=new)))
-                    for asked, new in zip(ends, added, strict=True)
-                ]
-            self._are_ends_there[node.table_id] = nodes.base_count(ends) == sum(map(len, ends))
+                ends.meet(nodes.new_column("id"))
+            self._are_ends_there[node.table_id] = _are_there(ends, nodes)
         return self._are_ends_there[node.table_id]
 
-    def _ends(self, node: NodeType) -> list[Column]:
-        """Return the ids of a type that added edges refer to, each once; in heaps, so that this takes little memory."""
-        ends: list[Column] = []
+    def _ends(self, node: NodeType) -> Iterator[Column]:
+        """Yield the ids of a type that added edges refer to, each as often as they do."""
         for rule in rules.compile_rules(self._catalog):
             if isinstance(rule, EndpointRule) and rule.node.table_id == node.table_id:
-                ends += self._deltas[rule.kind.table_id].new_column(rule.column).chunks
-        of = max(1, -(-sum(map(len, ends)) // ENDS_TOGETHER_MAX))
-        if of == 1:
-            return [compute.unique(pa.chunked_array(ends, pa.string()))]
-        with Threads(cores()) as pool:
-            hands = list(pool.map(dealt, ends, repeat(of)))
-            heaps = [pa.chunked_array([hand[n] for hand in hands], pa.string()) for n in range(of)]
-            return list(pool.map(compute.unique, heaps))
+                yield from self._deltas[rule.kind.table_id].new_column(rule.column).chunks
 
     def _cardinality(self, rule: CardinalityRule) -> Question:
         edges, nodes = self._deltas[rule.kind.table_id], self._deltas[rule.node.table_id]
@@ -244,6 +230,12 @@ class Integrity:
         }
         values = {"least": rule.least, "most": rule.most}
         return Question(rule, rules.CARDINALITY, relations, {"id": "src", "value": "edges"}, values)
+
+
+def _are_there(ends: Sought, nodes: Delta) -> bool:
+    """Tell whether all nodes that were not met among added ones were there before."""
+    asked = ends.left
+    return nodes.base_count(ends) == asked
 
 
 def _added_up(found: "Iterable[tuple[Plan, Violation]]") -> Iterable[Violation]:

@@ -10,7 +10,8 @@ from types import MappingProxyType
 from omnigraph.errors import ContentionError, UnsupportedFormatError
 from omnigraph.model.manifest import FORMAT_VERSION
 from omnigraph.observing import logger
-from omnigraph.storage.manifest import Manifest, refuse_newer
+from omnigraph.storage.manifest import Manifest
+from omnigraph.storage.manifest_format import refuse_newer
 
 ATTEMPTS_MAX = 100
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from omnigraph.engine.deltas import Delta
 from omnigraph.rules.fingerprints import fingerprints
-from omnigraph.rules.values import Column, compute
+from omnigraph.rules.values import Column
 from omnigraph.storage.relations import Relation
 from omnigraph.storage.spool import Spool
 
@@ -46,9 +46,9 @@ class Portions:
         return lambda: self._spool.reader(f"{number} {self._key}")
 
     def texts(self, number: int) -> Column:
-        """Return the distinct texts that the rows of one portion were dealt out by."""
-        parts = [compute.unique(batch.column(self._by)) for batch in self._spool.reader(f"{number} {self._key}")]
-        return compute.unique(pa.chunked_array(parts, pa.string()))
+        """Return the texts that the rows of one portion were dealt out by."""
+        parts = [batch.column(self._by) for batch in self._spool.reader(f"{number} {self._key}")]
+        return pa.chunked_array(parts, pa.string())
 
 
 def portions_needed(rows: int) -> int:

@@ -156,14 +156,6 @@ def with_fingerprint(column: Column, wanted: Fingerprints) -> Places:
     return cast("Places", np.flatnonzero(wanted[nearest] == seen))
 
 
-def dealt(texts: Column, of: int) -> list[Column]:
-    """Deal texts out into so many heaps; equal texts are always in the same one."""
-    if of == 1:
-        return [texts]
-    numbers = (fingerprints(texts) >> HALF) % np.uint64(of)
-    return [texts.take(pa.array(np.flatnonzero(numbers == number))) for number in range(of)]
-
-
 class _Marks:
     """A set of numbers by their upper bits, one bit of memory each: it may hold more than was put in, never less."""
 

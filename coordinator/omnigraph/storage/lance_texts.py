@@ -6,8 +6,8 @@ so a text that is known to be in a file is only a reason to look into it. One th
 """
 
 import threading
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
@@ -18,14 +18,15 @@ from lance import LanceDataset
 from lance.fragment import LanceFragment
 
 from omnigraph.observing import Threads
-from omnigraph.rules.fingerprints import Sieve, dealt
+from omnigraph.rules.fingerprints import Sieve
 from omnigraph.rules.values import Column, compute
 from omnigraph.storage.lance_cores import cores
 from omnigraph.storage.lance_door import file_names
 from omnigraph.storage.lance_rows import ID_SCAN_ROWS, ROW_ADDRESS, few_enough, indexed_fragments, sifted
 from omnigraph.storage.lance_shares import each_share
+from omnigraph.storage.sought import Sought
 
-HEAP_ROWS: Final = 2**20
+AHEAD_PER_CORE: Final = 2
 SMALL_FILE_ROWS_MAX: Final = 16_384
 SMALL_FILES_MIN: Final = 8
 TEXTS_HELD_MAX: Final = 200_000
@@ -54,7 +55,7 @@ class KnownTexts:
         self._lock = threading.Lock()
 
     def suspects(
-        self, handle: LanceDataset, column: str, keys: Sequence[Column], fragments: Sequence[LanceFragment]
+        self, handle: LanceDataset, column: str, keys: Column, fragments: Sequence[LanceFragment]
     ) -> list[LanceFragment]:
         """Return the fragments that may have one of the keys: of the small ones, only those that have or had it."""
         named = {file_names(each.metadata): each for each in fragments}
@@ -67,7 +68,7 @@ class KnownTexts:
         whole = {files: each for files, each in unknown.items() if each.num_deletions == 0}
         self._read(handle, column, known, whole)
         with self._lock:
-            hits = {files for each in keys for text in each.to_pylist() for files in known.places.get(text, ())}
+            hits = {files for text in keys.to_pylist() for files in known.places.get(text, ())}
             return [each for files, each in named.items() if files not in known.files or files in hits]
 
     def _of(self, handle: LanceDataset, column: str) -> _Known:
@@ -115,7 +116,7 @@ def rows_where(handle: LanceDataset, column: str, keys: Column, columns: Sequenc
     parts = [schema.append(pa.field(ROW_ADDRESS, pa.uint64())).empty_table()]
     if len(keys) == 0 or int(handle.count_rows()) == 0:
         return parts[0]
-    indexed, others = _places_to_look(handle, column, [keys])
+    indexed, others = _places_to_look(handle, column, len(keys), lambda: keys)
     if indexed != []:
 
         def look(few: Any) -> pa.Table:
@@ -145,11 +146,12 @@ def _scanned_values(
     return handle.scanner(list(columns), few, fragments=fragments, with_row_address=True).to_table()
 
 
-def count_where(handle: LanceDataset, column: str, keys: Sequence[Column]) -> int:
-    """Return how many keys, each given once and dealt out, are in a column that has no text twice; no row is held."""
-    if sum(map(len, keys)) == 0 or int(handle.count_rows()) == 0:
+def count_where(handle: LanceDataset, column: str, sought: Sought) -> int:
+    """Return how many of the texts that are still looked for are in a column that has no text twice; no row is held."""
+    asked = sought.left
+    if asked == 0 or int(handle.count_rows()) == 0:
         return 0
-    indexed, others = _places_to_look(handle, column, keys)
+    indexed, others = _places_to_look(handle, column, asked, sought.missing)
     count = 0
     if indexed != []:
 
@@ -158,36 +160,31 @@ def count_where(handle: LanceDataset, column: str, keys: Sequence[Column]) -> in
                 return int(handle.count_rows(few))
             return int(handle.scanner([], few, fragments=indexed, with_row_address=True).count_rows())
 
-        count += sum(sum(each_share(column, heap, look)) for heap in keys)
+        count += sum(each_share(column, sought.missing(), look))
     if others != []:
         stream = handle.scanner([column], fragments=others, batch_size=ID_SCAN_ROWS).to_reader()
-        admitted = (batch.column(column) for batch in sifted(stream, Sieve(keys), column))
-        count += _count_among(_heaps(admitted), keys)
+        _meet(sought, (batch.column(column) for batch in stream))
+        count += asked - sought.left
     return count
 
 
-def _count_among(heaps: Iterable[Column], keys: Sequence[Column]) -> int:
-    """Count the keys that are in one of the heaps; many keys on every core, while the next heap is read."""
-    if len(keys) == 1:
-        return sum(_count_in(heap, keys[0]) for heap in heaps)
-    count, asked = 0, list[Future[int]]()
+def _meet(sought: Sought, columns: Iterable[Column]) -> None:
+    """Let texts that are looked for meet others on every core, while the next are read."""
     with Threads(cores()) as pool:
-        for heap in heaps:
-            count += sum(each.result() for each in asked)
-            asked = [pool.submit(_count_in, *both) for both in zip(dealt(heap, len(keys)), keys, strict=True)]
-        return count + sum(each.result() for each in asked)
-
-
-def _count_in(texts: Column, keys: Column) -> int:
-    """Count the keys among some texts: the texts are made ready to be searched, because every one comes once."""
-    return int(compute.sum(compute.is_in(keys, value_set=texts), min_count=0).as_py())
+        under_way = deque[Future[None]]()
+        for column in columns:
+            under_way.append(pool.submit(sought.meet, column))
+            if len(under_way) > AHEAD_PER_CORE * cores():
+                under_way.popleft().result()
+        for each in under_way:
+            each.result()
 
 
 def _places_to_look(
-    handle: LanceDataset, column: str, keys: Sequence[Column]
+    handle: LanceDataset, column: str, count: int, keys: Callable[[], Column]
 ) -> tuple[list[LanceFragment] | None, list[LanceFragment] | None]:
     """Return the fragments to search by an index, and those to scan; None means all of them."""
-    is_few = few_enough(handle, sum(map(len, keys)))
+    is_few = few_enough(handle, count)
     indexed = indexed_fragments(handle, column) if is_few else frozenset[int]()
     every = [int(number) for number in handle.fragment_ids()]
     rest = [number for number in every if number not in indexed]
@@ -195,21 +192,9 @@ def _places_to_look(
         return None, []
     if not indexed and len(rest) < SMALL_FILES_MIN:
         return [], None
-    suspects = KNOWN_TEXTS.suspects(handle, column, keys, _fragments(handle, rest))
+    suspects = KNOWN_TEXTS.suspects(handle, column, keys(), _fragments(handle, rest))
     return _fragments(handle, [number for number in every if number in indexed]), suspects
 
 
 def _fragments(handle: LanceDataset, numbers: Iterable[int]) -> list[LanceFragment]:
     return [each for each in map(handle.get_fragment, numbers) if each is not None]
-
-
-def _heaps(columns: Iterable[Column]) -> Iterator[Column]:
-    """Put columns together: what is done with each heap takes as long as what is done with many rows."""
-    heap: list[Column] = []
-    for column in columns:
-        heap.append(column)
-        if sum(map(len, heap)) >= HEAP_ROWS:
-            yield pa.chunked_array(heap)
-            heap = []
-    if heap:
-        yield pa.chunked_array(heap)

@@ -17,17 +17,13 @@ import pyarrow as pa
 
 from omnigraph.errors import (
     ContentionError,
-    CorruptGraphError,
     GraphNotFoundError,
-    OutdatedFormatError,
     StorageError,
-    UnsupportedFormatError,
 )
 from omnigraph.failpoints import Failpoint, LostAnswerError, reach
 from omnigraph.ids import CommitId, Incarnation
 from omnigraph.model.lineage import CommitRow, Segment
 from omnigraph.model.manifest import (
-    FORMAT_KEY,
     FORMAT_VERSION,
     ManifestState,
     SchemaRow,
@@ -40,6 +36,7 @@ from omnigraph.rules import manifest_rows as rows
 from omnigraph.rules.folding import plan_fold
 from omnigraph.storage import layout
 from omnigraph.storage.lance_door import RowsAt, StoredFile, SwapLostError, SwappedRows, SwapUncertainError
+from omnigraph.storage.manifest_format import refuse_other_formats, stamp_of
 from omnigraph.storage.objects import ObjectInfo, ObjectStore
 from omnigraph.storage.turns import Shelf
 
@@ -97,7 +94,7 @@ class Manifest:
         """Read the newest state: one listing, one small object, one file."""
         for tries_left in reversed(range(OPEN_TRIES_MAX)):
             at = self._latest()
-            _refuse_other_formats(stamp_of(at))
+            refuse_other_formats(stamp_of(at))
             try:
                 return Reading(rows.decode_head(self._head(at)), at)
             except StorageError:
@@ -391,30 +388,6 @@ def _as_bytes(table: pa.Table) -> bytes:
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)
     return sink.getvalue().to_pybytes()
-
-
-def stamp_of(at: RowsAt) -> int:
-    """Return the format stamp of an opened manifest."""
-    text = at.metadata.get(FORMAT_KEY, "")
-    if not text.isascii() or not text.isdigit():
-        raise CorruptGraphError(f"__manifest carries no readable format stamp (found {text!r})")
-    return int(text)
-
-
-def _refuse_other_formats(stamp: int) -> None:
-    refuse_newer(stamp)
-    if stamp != FORMAT_VERSION:
-        raise OutdatedFormatError(f"the graph has format {stamp}; open it read-write once to bring it up to date")
-
-
-def refuse_newer(stamp: int, known: int = FORMAT_VERSION) -> None:
-    """Refuse a graph written by a newer omnigraph, in every mode."""
-    if stamp > known:
-        raise UnsupportedFormatError(
-            f"this graph has format {stamp} and this omnigraph knows formats up to {known}; upgrade omnigraph",
-            found=stamp,
-            supported=known,
-        )
 
 
 def _catalog_span(file: StoredFile, count: int) -> Span:

@@ -47,6 +47,7 @@ from omnigraph.storage.lance_staging import rows_matching, stage_append, stage_d
 from omnigraph.storage.lance_texts import count_where, rows_where
 from omnigraph.storage.lance_written import LIMITS, WriteLimits
 from omnigraph.storage.roots import StorageOptions
+from omnigraph.storage.sought import Sought
 
 FEW_IDS_MAX: Final = 64
 FEW_IDS_CHARACTERS_MAX: Final = 4_096
@@ -189,11 +190,11 @@ class Staging:
         with translated(f"rows of {uri} can not be found", self._options):
             return rows_where(handle, column, keys, columns).select(list(columns))
 
-    def count_where(self, uri: str, version: int, column: str, keys: Sequence[Column]) -> int:
-        """Return how many texts, each given once and dealt out, are in a column of a version that has none twice."""
+    def count_where(self, uri: str, version: int, column: str, sought: Sought) -> int:
+        """Return how many texts that are still looked for are in a column of a version that has none twice."""
         handle = open_at(uri, version, self._options)
         with translated(f"rows of {uri} can not be counted", self._options):
-            return count_where(handle, column, keys)
+            return count_where(handle, column, sought)
 
     def has_index(self, uri: str, version: int, column: str) -> bool:
         """Tell whether the values of a column can be looked up."""
