@@ -10,7 +10,7 @@ from omnigraph.engine.diff_rows import shown, told
 from omnigraph.engine.engines import engine_for
 from omnigraph.engine.history import History
 from omnigraph.engine.integrity import ENGINE
-from omnigraph.engine.row_changes import RowChanges, TableAt
+from omnigraph.engine.row_changes import PinnedTable, RowChanges
 from omnigraph.engine.session import Session
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import TypeNotFoundError
@@ -98,8 +98,8 @@ class Diff:
         return {
             table: RowChanges(
                 session=self._session,
-                old=TableAt(kind=kinds[0].get(table), pin=_pin(self.old, table, kinds[0])),
-                new=TableAt(kind=kinds[1].get(table), pin=_pin(self.new, table, kinds[1])),
+                old=PinnedTable(kind=kinds[0].get(table), pin=_pin(self.old, table, kinds[0])),
+                new=PinnedTable(kind=kinds[1].get(table), pin=_pin(self.new, table, kinds[1])),
             )
             for table in dict.fromkeys((*kinds[1], *kinds[0]))
         }

@@ -16,7 +16,7 @@ from omnigraph.engine.feed_line import Bound, Line, Link, line_of
 from omnigraph.engine.feed_parts import Comparisons, Insertions, OfEveryType
 from omnigraph.engine.feed_steps import Step, follows
 from omnigraph.engine.history import History
-from omnigraph.engine.row_changes import TableAt
+from omnigraph.engine.row_changes import PinnedTable
 from omnigraph.engine.session import Session
 from omnigraph.engine.shares import Share
 from omnigraph.engine.table_at import BLOB_ROWS_MAX
@@ -31,7 +31,7 @@ from omnigraph.storage.relations import Readable
 
 PART_ROWS_MIN: Final = 8_192
 PART_ROWS_MAX: Final = 2**20
-NOWHERE: Final = TableAt(kind=None, pin=None)
+NOWHERE: Final = PinnedTable(kind=None, pin=None)
 WRITES: Final = frozenset({"append", "upsert", "transaction"})
 """Operations that change no table but those that they count rows of."""
 ROWS_INSERTED, ROWS_UPDATED, ROWS_DELETED = "rows_inserted", "rows_updated", "rows_deleted"
@@ -136,12 +136,12 @@ class Changes:
                 raise
             return self._history.catalog(self.base).table_type(name)
 
-    def _at(self, link: Link | None, table: TableId) -> TableAt:
+    def _at(self, link: Link | None, table: TableId) -> PinnedTable:
         """Return where a table was, or nowhere after a cleanup; a net feed needs to know and is refused."""
         if link is None or (link.is_expired and not self.is_net):
             return NOWHERE
         kind = self._types(link).get(table)
-        return TableAt(kind=kind, pin=None if kind is None else link.pin(table))
+        return PinnedTable(kind=kind, pin=None if kind is None else link.pin(table))
 
     # -- parts ----------------------------------------------------------------------------------------
 
@@ -240,7 +240,7 @@ def _key(kind: TableType | None) -> str:
     return "" if kind is None else str(kind.table)
 
 
-def _counted(told: Told, old: TableAt, new: TableAt, counts: Mapping[str, int]) -> Step:
+def _counted(told: Told, old: PinnedTable, new: PinnedTable, counts: Mapping[str, int]) -> Step:
     """Return what a commit did to a table, as it counted it.
 
     A commit counts what it sealed on the table as it was; of tables it took over from elsewhere it says nothing.

@@ -15,7 +15,7 @@ import pyarrow as pa
 from omnigraph.engine.diff_rows import BLOB_ROWS_MAX
 from omnigraph.engine.feed_steps import FEW_ROWS_MAX, Again, Numbers, PutRows, Step, put_by, runs_of
 from omnigraph.engine.integrity import ENGINE
-from omnigraph.engine.row_changes import TableAt
+from omnigraph.engine.row_changes import PinnedTable
 from omnigraph.engine.shares import Share
 from omnigraph.errors import CorruptGraphError
 from omnigraph.model.schema import TableType
@@ -162,10 +162,10 @@ class Comparisons:
         every = [() if pin is None else every_row(self.uri, pin.lance_version, self.options) for pin in (old, new)]
         return every[0], every[1]
 
-    def _rows(self, at: TableAt, pieces: tuple[Piece, ...]) -> tuple[SomeRows, ...]:
+    def _rows(self, at: PinnedTable, pieces: tuple[Piece, ...]) -> tuple[SomeRows, ...]:
         return () if at.pin is None else tuple(self._some(at, part) for part in in_parts(pieces))
 
-    def _some(self, at: TableAt, pieces: tuple[Piece, ...]) -> SomeRows:
+    def _some(self, at: PinnedTable, pieces: tuple[Piece, ...]) -> SomeRows:
         """Return how some rows of a commit are read."""
         assert at.pin is not None  # noqa: S101  what has rows has one
         table = shown_table(self.kind)
@@ -209,7 +209,7 @@ class Comparisons:
         return changed_among(*(relations[name].reader().read_all() for name in ("old", "new")))
 
     def _image(
-        self, at: TableAt, rows: pa.RecordBatch, side: str, told: Sequence[Told], which: Numbers
+        self, at: PinnedTable, rows: pa.RecordBatch, side: str, told: Sequence[Told], which: Numbers
     ) -> pa.RecordBatch:
         """Return the rows of one side as they are shown, with what became of them, and of which commits they are."""
         is_old = side == "old"
@@ -231,7 +231,7 @@ class Comparisons:
         ]
         return self._told(fitted, change, told, which[np.asarray(is_there, np.bool_)])
 
-    def _blobs(self, at: TableAt, name: str | None, places: Column) -> Column:
+    def _blobs(self, at: PinnedTable, name: str | None, places: Column) -> Column:
         if at.pin is None or name is None:
             return pa.nulls(len(places), pa.large_binary())
         return blobs_at(self.uri, at.pin.lance_version, name, places, self.options)

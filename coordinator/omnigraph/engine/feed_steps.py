@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from omnigraph.engine.row_changes import TableAt
+from omnigraph.engine.row_changes import PinnedTable
 from omnigraph.model.lineage import Commit
 from omnigraph.rules.feed import Told
 from omnigraph.rules.same_rows import same_values
@@ -35,8 +35,8 @@ class Step(NamedTuple):
     """What one commit did to a table: it was one way before and is another way now."""
 
     told: Told
-    old: TableAt
-    new: TableAt
+    old: PinnedTable
+    new: PinnedTable
     inserted: int | None = None
     """How many rows came, if nothing else was done."""
     put: tuple[int, int] | None = None

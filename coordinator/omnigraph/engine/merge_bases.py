@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from omnigraph.engine.ancestry import CommitGraph
-from omnigraph.engine.row_changes import RowChanges, TableAt
+from omnigraph.engine.row_changes import PinnedTable, RowChanges
 from omnigraph.engine.session import Session
 from omnigraph.ids import CommitId
 from omnigraph.model.lineage import Commit
@@ -82,6 +82,6 @@ def since_base(session: Session, target: Commit, kind: TableType, base: BaseTabl
     """Return what became of the rows of a table from the target back to the base."""
     if base.rows is not None:
         return base.rows
-    there = TableAt(kind=kind, pin=target.pins.get(kind.table_id))
-    changes = RowChanges(session=session, old=there, new=TableAt(kind=kind, pin=base.pin))
+    there = PinnedTable(kind=kind, pin=target.pins.get(kind.table_id))
+    changes = RowChanges(session=session, old=there, new=PinnedTable(kind=kind, pin=base.pin))
     return Found(ONE_BASE, changes.relations)

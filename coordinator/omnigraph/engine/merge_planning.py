@@ -9,7 +9,7 @@ from omnigraph.engine.deltas import uri_of
 from omnigraph.engine.engines import cluster_for
 from omnigraph.engine.integrity import Integrity
 from omnigraph.engine.merge_bases import BaseTable, BaseTables, since_base
-from omnigraph.engine.row_changes import RowChanges, TableAt
+from omnigraph.engine.row_changes import PinnedTable, RowChanges
 from omnigraph.engine.session import Session
 from omnigraph.engine.spread_integrity import SpreadIntegrity
 from omnigraph.engine.spread_three_way import SpreadThreeWay, broken_alone
@@ -152,7 +152,9 @@ class Planner:
         return self._between(kind, self._target.pins.get(kind.table_id), self._source.pins.get(kind.table_id))
 
     def _between(self, kind: TableType, old: Pin | None, new: Pin | None) -> RowChanges:
-        return RowChanges(session=self._session, old=TableAt(kind=kind, pin=old), new=TableAt(kind=kind, pin=new))
+        return RowChanges(
+            session=self._session, old=PinnedTable(kind=kind, pin=old), new=PinnedTable(kind=kind, pin=new)
+        )
 
     def _is_same(self, kind: TableType, base: BaseTable, side: Commit) -> bool:
         """Tell whether a side surely has the rows the base has, without reading any."""

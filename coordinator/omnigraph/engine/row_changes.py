@@ -26,7 +26,7 @@ from omnigraph.storage.layout import table_location
 from omnigraph.storage.relations import Found, Relation, RelationalEngine, Spread
 
 
-class TableAt(NamedTuple):
+class PinnedTable(NamedTuple):
     """A table as one commit has it: a commit that has not the type has no rows of it."""
 
     kind: TableType | None
@@ -39,8 +39,8 @@ class RowChanges:
     """What became of the rows of one table between two commits; nothing is read before it is asked for."""
 
     session: Session
-    old: TableAt
-    new: TableAt
+    old: PinnedTable
+    new: PinnedTable
 
     @cached_property
     def table(self) -> ComparedTable:
