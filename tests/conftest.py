@@ -46,10 +46,10 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeaweedServe
 
 
 @pytest.fixture(scope="session", autouse=ON_S3)
-def _graphs_on_s3(s3_server: SeaweedServer) -> Iterator[None]:
+def _graphs_on_s3(s3_server: SeaweedServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Make every graph of the session on its S3 server, wherever a test says it should be."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in on_s3.settings(s3_server).items():
+        for name, value in on_s3.settings(s3_server, tmp_path_factory.mktemp("ages") / "ages.jsonl").items():
             patch.setenv(name, value)
         on_s3.move_graphs()
         yield

@@ -20,6 +20,7 @@ from omnigraph.errors import (
     TagNotFoundError,
 )
 from omnigraph.testing.commits import bare_commit, session_of
+from omnigraph.testing.places import place
 
 SCHEMA = "node Person { name: String @key }\nnode City { name: String @key }\nedge Knows: Person -> Person"
 
@@ -287,14 +288,16 @@ def test_a_refreshed_handle_sees_what_another_process_would_have_written(graph: 
 def changes_of(root: Path, act: Callable[[], object]) -> dict[str, int]:
     """Count what appears and disappears per folder while something is done."""
 
-    def seen() -> dict[Path, int]:
-        return {path: path.stat().st_mtime_ns for path in root.rglob("*") if path.is_file()}
+    top = place(root)
+
+    def seen() -> dict[Any, int]:
+        return {path: path.stat().st_mtime_ns for path in top.rglob("*") if path.is_file()}
 
     before = seen()
     act()
     after = seen()
     changed = [path for path in {*before, *after} if before.get(path) != after.get(path)]
-    folders = [str(path.parent.relative_to(root)) for path in changed]
+    folders = [str(path.parent.relative_to(top)) for path in changed]
     return {folder: folders.count(folder) for folder in folders}
 
 

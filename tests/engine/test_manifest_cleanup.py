@@ -1,6 +1,5 @@
 """`__manifest` stays small, and nobody who reads or writes meanwhile notices."""
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -19,7 +18,7 @@ from omnigraph.storage.manifest import CLOCK_GRAIN, READER_GRACE, Manifest, Swep
 from omnigraph.storage.objects import open_objects
 from omnigraph.storage.roots import GraphRoot
 from omnigraph.testing.commits import bare_commit, session_of
-from omnigraph.testing.places import place
+from omnigraph.testing.places import aged, place
 from omnigraph.testing.s3_server import SeaweedServer
 
 SCHEMA = "node Person { name: String @key }"
@@ -59,9 +58,7 @@ def named_files(graph: Graph) -> set[str]:
 
 def age(graph: Graph, by: timedelta) -> None:
     """Make everything in the manifest that old."""
-    then = time.time() - by.total_seconds()
-    for path in (place(graph.root) / layout.MANIFEST).rglob("*"):
-        os.utime(path, (then, then))
+    aged(graph.root, by, layout.MANIFEST)
 
 
 @pytest.mark.usefixtures("small")

@@ -5,7 +5,6 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-import lance
 import pytest
 from tests.engine.merge_kit import SCHEMA, content, knows, person
 from tests.engine.two_branches_kit import ages, crossed, delete, files, graph, upsert
@@ -24,7 +23,7 @@ from omnigraph.errors import (
 )
 from omnigraph.model.merges import MergeResult, Outcome
 from omnigraph.testing.commits import session_of
-from omnigraph.testing.places import place
+from omnigraph.testing.places import plain
 from omnigraph.testing.s3_server import SeaweedServer
 
 __all__ = ["graph"]  # a fixture
@@ -95,8 +94,8 @@ def test_rows_that_were_merged_keep_what_lance_knows_them_by(graph: og.Graph) ->
     def row_ids(branch: str = "main") -> dict[str, int]:
         kind = graph.snapshot(branch).catalog.type("Person")
         pin = graph.snapshot(branch).commit.pins[kind.table_id]
-        (folder,) = place(graph.root).glob(f"nodes/{kind.table_id}")
-        found = lance.dataset(str(folder), version=pin.lance_version).to_table(columns=["id"], with_row_id=True)
+        table = plain(graph.root, f"nodes/{kind.table_id}", pin.lance_version)
+        found = table.to_table(columns=["id"], with_row_id=True)
         return {str(row["id"]): int(row["_rowid"]) for row in found.to_pylist()}
 
     upsert(graph, "review", person("Ann", age=90))

@@ -23,6 +23,7 @@ from omnigraph.errors import BranchNotFoundError, InvalidOptionError, StorageErr
 from omnigraph.ids import is_ulid
 from omnigraph.storage.roots import StorageOptions
 from omnigraph.storage.sidecars import Sidecars
+from omnigraph.testing.places import place
 
 __all__ = ["graph", "wide_terminal"]  # fixtures
 
@@ -247,7 +248,7 @@ def test_a_read_only_handle_tells_that_it_was_asked_to_write(graph: og.Graph, li
 
 
 def test_a_damaged_graph_is_a_warning(graph: og.Graph, lines: Lines) -> None:
-    for file in Path(graph.root).glob("nodes/*/data/*.lance"):
+    for file in place(graph.root).glob("nodes/*/data/*.lance"):
         file.unlink()
     assert not graph.verify().is_sound
     end = lines.end()

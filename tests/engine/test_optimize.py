@@ -8,7 +8,6 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
-import lance
 import pytest
 from tests.engine.near_kit import Near
 from tests.engine.upkeep_kit import SCHEMA, aged, content, die_at, person, reachable, table_files, units
@@ -21,6 +20,7 @@ from omnigraph.errors import ContentionError, InvalidOptionError, ReadOnlyError
 from omnigraph.failpoints import FailpointError
 from omnigraph.storage.lance_compacting import Compacting
 from omnigraph.storage.lance_rows import indexed_fragments, open_at
+from omnigraph.testing.places import place, plain
 
 NAN = struct.unpack("<d", struct.pack("<Q", 0x7FF8000000000001))[0]
 ODD = ["", "ä", "日本", "a'b", 'q"', "\\", "null", "x" * 300]
@@ -242,24 +242,24 @@ def test_a_promise_made_before_is_kept_after(graph: og.Graph, monkeypatch: pytes
 
 
 def test_plain_readers_see_what_main_is(graph: og.Graph) -> None:
-    def plain(type: str) -> Any:
+    def there(type: str) -> Any:
         kind = graph.snapshot().catalog.table_type(type)
-        return lance.dataset(graph._session.root.uri(f"{kind.table.kind.value}s/{kind.table_id}"))
+        return plain(graph.root, f"{kind.table.kind.value}s/{kind.table_id}")
 
-    assert plain("Person").count_rows() == 0
+    assert there("Person").count_rows() == 0
     report = graph.optimize()
     assert set(report.shown) == {"node:Person", "edge:Knows"}
     ids = set(graph.snapshot().read("Person").column("id").to_pylist())
-    assert set(plain("Person").to_table(columns=["id"]).column("id").to_pylist()) == ids
+    assert set(there("Person").to_table(columns=["id"]).column("id").to_pylist()) == ids
     graph.branches.create("side")
     with graph.transaction("side") as tx:
         tx.append("Person", [person("aside")])
     assert graph.optimize("side").shown == ()
-    assert plain("Person").count_rows() == len(ids)
+    assert there("Person").count_rows() == len(ids)
     with graph.transaction() as tx:
         tx.append("Photo", [{"name": "one"}])
     assert graph.optimize().shown == ("node:Photo",)
-    assert plain("Photo").count_rows() == 1
+    assert there("Photo").count_rows() == 1
     assert graph.verify().findings == ()
 
 
@@ -277,12 +277,12 @@ def test_a_branch_is_compacted_and_main_stays(graph: og.Graph) -> None:
 
 def test_trouble_with_one_table_does_not_stop_the_others(graph: og.Graph, root: Path) -> None:
     kind = graph.snapshot().catalog.table_type("Knows")
-    for file in (root / "edges" / kind.table_id / "data").iterdir():
+    for file in (place(root) / "edges" / kind.table_id / "data").iterdir():
         file.rename(file.with_suffix(".away"))
     report = graph.optimize()
     assert [one.table for one in report.troubles] == ["edge:Knows"]
     assert set(report.tables) == {"node:Person"}
-    for file in (root / "edges" / kind.table_id / "data").glob("*.away"):
+    for file in (place(root) / "edges" / kind.table_id / "data").glob("*.away"):
         file.rename(file.with_suffix(".lance"))
     assert set(graph.optimize().tables) == {"edge:Knows"}
     assert graph.verify(deep=True).findings == ()

@@ -71,7 +71,7 @@ def crash_several(root: Path, jobs: list[Callable[[Any], None]]) -> None:
 
 def files(root: Path) -> dict[str, tuple[int, int]]:
     """Every file with its size and time."""
-    found = (path for path in root.rglob("*") if path.is_file())
+    found = (path for path in place(root).rglob("*") if path.is_file())
     return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in found}
 
 
@@ -140,7 +140,7 @@ def test_work_whose_files_are_gone_is_rolled_back_and_life_goes_on(root: Path) -
     sidecar = crash(root)
     staged = sidecar.tables[0].staged
     assert isinstance(staged, StagedAppend)
-    (path,) = root.glob(f"nodes/*/{staged.files[0]}")
+    (path,) = place(root).glob(f"nodes/*/{staged.files[0]}")
     path.unlink()
     before = state_of(og.open(root, read_only=True))
     graph = og.open(root)
@@ -157,7 +157,7 @@ def test_a_promise_that_was_given_up_is_never_carried_out(root: Path) -> None:
     (path,) = sidecars(root)
     kept = path.read_bytes()
     staged = sidecar.tables[0].staged
-    (data,) = root.glob(f"nodes/*/{staged.files[0]}")
+    (data,) = place(root).glob(f"nodes/*/{staged.files[0]}")
     aside = data.rename(data.with_suffix(".aside"))
     og.open(root)
     aside.rename(data)

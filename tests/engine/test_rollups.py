@@ -13,7 +13,7 @@ from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import InvalidDataError, StorageError
 from omnigraph.rules.rollups import FAN, LOOK_EVERY, TIERS, is_due, rolled_up
 from omnigraph.storage import lance_rollups
-from omnigraph.testing.places import place
+from omnigraph.testing.places import place, plain
 
 SCHEMA = """
 node Person { name: String @key  age: I32? }
@@ -37,7 +37,7 @@ def dataset(graph: Graph, type: str = "Person") -> lance.LanceDataset:
     snapshot = graph.snapshot()
     kind = snapshot.catalog.table_type(type)
     pin = snapshot.commit.pins[kind.table_id]
-    return lance.dataset(f"{graph.root}/nodes/{kind.table_id}", version=pin.lance_version)
+    return plain(graph.root, f"nodes/{kind.table_id}", pin.lance_version)
 
 
 def fragments(graph: Graph, type: str = "Person") -> list[int]:
@@ -180,7 +180,7 @@ def test_indexed_fragments_are_left_to_optimize_and_blobs_too(graph: Graph) -> N
 
 def test_what_a_rollup_leaves_behind_goes_with_a_cleanup(graph: Graph) -> None:
     write(graph, MANY)
-    aged(place(graph.root))
+    aged(graph.root)
     graph.cleanup(keep=1)
     kind = graph.snapshot().catalog.table_type("Person")
     data = list((place(graph.root) / "nodes" / kind.table_id / "data").glob("*.lance"))

@@ -1,6 +1,7 @@
 """A writer that has to wait seals its own tables meanwhile, and whoever has the turn publishes what it finds sealed."""
 
 import json
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -43,8 +44,9 @@ def seals(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str | None, int]]:
     return seen
 
 
-def offers(graph: og.Graph) -> list[Path]:
-    return [file for folder in Path(graph.root).parent.glob("omnigraph-turns-*") for file in folder.glob("*/*.ready")]
+def offers() -> list[Path]:
+    folder = Path(tempfile.gettempdir())  # that of the test
+    return [file for each in folder.glob("omnigraph-turns-*") for file in each.glob("*/*.ready")]
 
 
 def row(table: str, name: str = "second") -> Callable[[Any], None]:
@@ -55,8 +57,8 @@ def names(graph: og.Graph, table: str) -> list[str]:
     return sorted(str(name) for name in graph.snapshot().read(table).column("name").to_pylist())
 
 
-def wait_for_offers(graph: og.Graph, count: int) -> None:
-    wait_until(lambda: len(offers(graph)) == count, f"{count} writers should have sealed early")
+def wait_for_offers(count: int) -> None:
+    wait_until(lambda: len(offers()) == count, f"{count} writers should have sealed early")
 
 
 def check_all_landed(graph: og.Graph, gathered: Crowd) -> None:
@@ -68,7 +70,7 @@ def check_all_landed(graph: og.Graph, gathered: Crowd) -> None:
         assert receipt.tables[f"node:{table}"].rows_inserted == 1
         assert names(graph, table) == ["first", "second"]
     assert gathered.promises == []
-    assert offers(graph) == []
+    assert offers() == []
 
 
 def test_writers_of_their_own_tables_seal_them_while_they_wait_and_once(
@@ -77,7 +79,7 @@ def test_writers_of_their_own_tables_seal_them_while_they_wait_and_once(
     with crowd(graph) as gathered:
         for table in TABLES:
             gathered.add(table, row(table))
-        wait_for_offers(graph, len(TABLES))
+        wait_for_offers(len(TABLES))
         assert sorted(seals) == [(table, 2) for table in TABLES], "before anyone had the turn"
     check_all_landed(graph, gathered)
     assert len(seals) == len(TABLES), "and nobody sealed anything again"
@@ -90,8 +92,8 @@ def test_an_offer_that_makes_no_sense_is_not_taken(
     with crowd(graph) as gathered:
         for table in TABLES:
             gathered.add(table, row(table))
-        wait_for_offers(graph, len(TABLES))
-        for offer in offers(graph):
+        wait_for_offers(len(TABLES))
+        for offer in offers():
             offer.write_text(scribble)
     check_all_landed(graph, gathered)
     assert len(seals) > len(TABLES), "whoever had the turn sealed for the others"
@@ -104,8 +106,8 @@ def test_an_offer_of_something_else_than_was_promised_is_not_taken(
     with crowd(graph) as gathered:
         for table in TABLES:
             gathered.add(table, row(table))
-        wait_for_offers(graph, len(TABLES))
-        bodies = {offer: json.loads(offer.read_text()) for offer in offers(graph)}
+        wait_for_offers(len(TABLES))
+        bodies = {offer: json.loads(offer.read_text()) for offer in offers()}
         for (offer, body), other in zip(bodies.items(), reversed(bodies.values()), strict=True):
             body["pins"][0][part] = 7 if part == "version" else other["pins"][0][part] + "x"
             offer.write_text(json.dumps(body))
@@ -119,7 +121,7 @@ def test_what_was_sealed_early_on_a_table_that_moved_is_sealed_again(
     with crowd(graph) as gathered:
         for name in ("a", "b", "c"):
             gathered.add(name, row("T0", name))
-        wait_for_offers(graph, 3)
+        wait_for_offers(3)
     assert names(graph, "T0") == ["a", "b", "c", "first"]
     assert all(isinstance(told, og.Receipt) for told in gathered.told.values())
     assert len(seals) == 5, "three early, of which one fits"
@@ -130,14 +132,14 @@ def test_where_others_wrote_the_same_table_last_time_nothing_is_sealed_early(gra
     with crowd(graph) as gathered:
         for number, handle in enumerate(handles):
             gathered.add(str(number), row("T0", str(number)), handle=handle)
-        wait_for_offers(graph, 2)
+        wait_for_offers(2)
     (crowded,) = [handle for handle in handles if handle._session.crowded]
     with crowd(graph) as gathered:
         gathered.add("T1", row("T1"))
         gathered.add("T0", row("T0", "alone"), handle=crowded)
-        wait_for_offers(graph, 1)
+        wait_for_offers(1)
     assert crowded._session.crowded == set(), "nobody else wrote it this time"
     with crowd(graph) as gathered:
         gathered.add("T0", row("T0", "alone again"), handle=crowded)
-        wait_for_offers(graph, 1)
+        wait_for_offers(1)
     assert names(graph, "T0") == ["0", "1", "alone", "alone again", "first"]

@@ -36,6 +36,7 @@ from omnigraph.failpoints import Failpoint, FailpointError
 from omnigraph.ids import CommitId
 from omnigraph.model.shared import Closing
 from omnigraph.testing.crash_matrix import WRITE_POINTS
+from omnigraph.testing.places import place
 
 SCHEMA = """
 node Person { name: String @key  age: I32?  @range(age, 0..150) }
@@ -80,7 +81,7 @@ def ages(graph: og.Graph, branch: str = "main") -> dict[str, int]:
 
 
 def staging(root: Path) -> list[str]:
-    return sorted(path.name for path in (root / "__staging").rglob("*") if path.is_file())
+    return sorted(path.name for path in (place(root) / "__staging").rglob("*") if path.is_file())
 
 
 def test_saves_of_several_types_and_rows_of_its_own_are_one_commit_whose_id_is_the_ticket(
@@ -446,7 +447,7 @@ def test_a_process_that_is_killed_after_its_save_has_saved_it(graph: og.Graph, r
 
 def test_files_that_are_newer_or_broken_are_refused_by_name(graph: og.Graph, root: Path) -> None:
     ticket = graph.transaction().ticket
-    file = root / "__staging" / ticket / "transaction.json"
+    file = place(root) / "__staging" / ticket / "transaction.json"
     body = json.loads(file.read_text())
     for change, error in (
         ({"transaction": 2}, UnsupportedFormatError),

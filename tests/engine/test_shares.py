@@ -20,6 +20,7 @@ from omnigraph.engine.shares import (
 )
 from omnigraph.errors import InvalidOptionError
 from omnigraph.storage.lance_door import FragmentSize
+from omnigraph.testing.places import place
 
 
 def sized(*sizes: int) -> list[FragmentSize]:
@@ -60,7 +61,7 @@ def test_a_filter_and_a_limit_reach_every_share(graph: og.Graph) -> None:
 
 def test_a_read_that_was_pinned_is_planned_without_a_look_at_the_manifest(graph: og.Graph) -> None:
     at = pickle.loads(pickle.dumps(graph.snapshot().table_at("Person")))
-    (Path(graph.root) / "__manifest").rename(Path(graph.root) / "elsewhere")
+    (place(graph.root) / "__manifest").rename(place(graph.root) / "elsewhere")
     assert len(names(at.shares(columns=["name"], where="age < 5", parallelism=4))) == 20
     with pytest.raises(og.OmnigraphError):
         og.open(graph.root, read_only=True)

@@ -1,6 +1,5 @@
 """Reading one commit: by branch, tag, commit, version and time; rows, counts, single entities; history and restore."""
 
-import shutil
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +18,7 @@ from omnigraph.errors import (
     TypeNotFoundError,
 )
 from omnigraph.ids import Sources
+from omnigraph.testing import places
 from omnigraph.testing.commits import bare_commit, session_of
 
 SCHEMA = """
@@ -379,8 +379,8 @@ def test_history_longer_than_several_folds_is_found_by_every_way(tmp_path: Path)
 def test_a_pinned_version_that_is_gone_is_a_storage_error_not_an_empty_table(graph: og.Graph, tmp_path: Path) -> None:
     add(graph, "Ann")
     copy = tmp_path / "copy"  # this process has seen the version at its first place, and versions never change
-    shutil.copytree(graph.root, copy)
-    for file in copy.glob("nodes/*/_versions/d*.manifest"):
+    places.copy(graph.root, copy)
+    for file in list(places.place(copy).glob("nodes/*/_versions/d*.manifest")):
         file.unlink()
     with pytest.raises(StorageError):
         og.open(copy).snapshot().read("Person")

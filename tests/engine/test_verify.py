@@ -17,7 +17,7 @@ from omnigraph.engine.changes import AddCommit
 from omnigraph.ids import CommitId
 from omnigraph.model.verifying import Problem
 from omnigraph.rules.refs import Draft
-from omnigraph.testing.places import place
+from omnigraph.testing.places import place, plain
 
 
 @pytest.fixture
@@ -50,9 +50,9 @@ def problems(graph: og.Graph, *, deep: bool = False) -> set[tuple[str, str]]:
 def test_a_whole_graph_is_sound_and_nothing_is_written(graph: og.Graph, root: Path) -> None:
     graph.branches.create("side")
     graph.tags.create("now")
-    before = {path: path.stat().st_mtime_ns for path in root.rglob("*")}
+    before = {path: path.stat().st_mtime_ns for path in place(root).rglob("*")}
     report = og.open(root, read_only=True).verify(deep=True)
-    assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == before
+    assert {path: path.stat().st_mtime_ns for path in place(root).rglob("*")} == before
     assert (report.is_sound, report.findings) == (True, ())
     assert report.commits == 4
     assert report.versions == 8  # three tables, two that lost rows, three that were indexed
@@ -126,10 +126,10 @@ def test_ids_that_occur_twice_are_found(graph: og.Graph, monkeypatch: pytest.Mon
 
 def test_what_others_write_to_a_folder_changes_nothing_and_is_told(graph: og.Graph, root: Path) -> None:
     before = content(graph.snapshot())
-    place = folder(graph, "Person")
-    plain = lance.dataset(str(place))
-    rows = pa.Table.from_pylist([{"id": "evil", **person("evil")}], plain.schema)
-    lance.write_dataset(rows, str(place), mode="append")
+    table = f"nodes/{graph.snapshot().catalog.table_type('Person').table_id}"
+    theirs = plain(root, table)
+    rows = pa.Table.from_pylist([{"id": "evil", **person("evil")}], theirs.schema)
+    lance.write_dataset(rows, theirs, mode="append")
     assert content(graph.snapshot()) == before
     assert problems(graph, deep=True) == {(Problem.FOREIGN_VERSION, "node:Person")}
     assert graph.verify().is_sound
@@ -138,7 +138,7 @@ def test_what_others_write_to_a_folder_changes_nothing_and_is_told(graph: og.Gra
     assert graph.snapshot().entity("Person", "evil") is None
     aged(root)
     graph.cleanup(keep=1)
-    assert lance.dataset(str(place)).count_rows() == 1  # it is theirs, and not in anyone's way
+    assert plain(root, table).count_rows() == 1  # it is theirs, and not in anyone's way
     assert graph.snapshot().count("Person") == 3
 
 

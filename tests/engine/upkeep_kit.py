@@ -1,8 +1,8 @@
 """What the tests of upkeep share: a graph of every kind of column, time that has gone by, and what is in storage."""
 
-import os
 from collections.abc import Callable
 from datetime import timedelta
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,8 @@ from omnigraph import failpoints
 from omnigraph.engine.upkeep import Places
 from omnigraph.rules.table_files import HINT, unit_of
 from omnigraph.storage.lance_files import TableFiles
+from omnigraph.testing import places
+from omnigraph.testing.places import place
 
 SCHEMA = """
     node Person { name: String @key  age: I32?  score: F64?  tags: [String]  day: Date?  mail: String? @unique }
@@ -26,12 +28,9 @@ def person(name: str, **more: Any) -> dict[str, Any]:
     return {"name": name, "tags": [], **more}
 
 
-def aged(root: Path, by: timedelta = LONG_AGO) -> None:
+def aged(root: "str | PathLike[str]", by: timedelta = LONG_AGO) -> None:
     """Let time go by for everything that is stored now."""
-    for path in root.rglob("*"):
-        if path.is_file():
-            then = path.stat().st_mtime - by.total_seconds()
-            os.utime(path, (then, then))
+    places.aged(root, by)
 
 
 def content(snapshot: og.Snapshot) -> dict[str, list[dict[str, Any]]]:
@@ -52,26 +51,29 @@ def _plain(value: Any) -> Any:
 
 def table_files(root: Path) -> set[str]:
     """The files of tables, relative to the root."""
-    folders = (root / "nodes", root / "edges")
-    return {str(p.relative_to(root)) for folder in folders for p in folder.rglob("*") if p.is_file()}
+    top = place(root)
+    files = (path for folder in ("nodes", "edges") for path in (top / folder).rglob("*") if path.is_file())
+    return {str(path.relative_to(top)) for path in files}
 
 
 def reachable(graph: og.Graph) -> set[str]:
     """The units of files that commits which have not expired, plain readers and births refer to."""
     session, history = graph._session, graph._history
-    files, places = TableFiles(session.root.options), Places(history)
+    files, known = TableFiles(session.root.options), Places(history)
     found: set[str] = set()
     for row in session.manifest.every_commit(session.publisher.read()):
         commit = row.commit
-        for pin in places.pins(commit) if commit.expired_at is None else ():
-            location = places.known[pin.table].location
+        for pin in known.pins(commit) if commit.expired_at is None else ():
+            location = known.known[pin.table].location
             facts = files.version(session.root.uri(location), pin.lance_version)
             found |= {f"{location}/{unit}" for unit in facts.units}
-    for place in places.known.values():
-        uri = session.root.uri(place.location)
-        if (Path(str(session.root)) / place.location).is_dir():
+    top = place(graph.root)
+    hints = (HINT,) if session.root.is_local else ()  # Lance writes none to a store
+    for table in known.known.values():
+        uri = session.root.uri(table.location)
+        if (top / table.location).is_dir():
             for version in (1, files.plain_head(uri)):
-                found |= {f"{place.location}/{unit}" for unit in (HINT, *files.version(uri, version).units)}
+                found |= {f"{table.location}/{unit}" for unit in (*hints, *files.version(uri, version).units)}
     return found
 
 

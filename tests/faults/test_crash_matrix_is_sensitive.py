@@ -17,6 +17,7 @@ from omnigraph.storage.sidecars import Sidecars
 from omnigraph.testing.crash_matrix import Bench
 from omnigraph.testing.crash_page import Cell
 from omnigraph.testing.crash_writers import Arrival, new_graph, state_of, write
+from omnigraph.testing.places import place
 
 POINTS = (Failpoint.AFTER_SIDECAR, Failpoint.AFTER_FIRST_SEAL, Failpoint.AFTER_SEALS, Failpoint.AFTER_SWAP)
 
@@ -55,7 +56,7 @@ def publish_before_seal(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def sealed_later(self: Sealer, *rest: Any, **more: Any) -> Any:
         sealed = seal(self, *rest, **more)
-        root = Path(str(self._session.root))
+        root = place(str(self._session.root))
         for pin in sealed.pins.values():
             (version,) = root.glob(f"*/{pin.table}/_versions/d{pin.lance_version}.manifest")
             early[id(self)].append(version.rename(version.with_suffix(".unsealed")))

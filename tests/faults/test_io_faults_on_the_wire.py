@@ -8,7 +8,6 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -63,17 +62,17 @@ class Line:
 
 
 @pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def template(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A graph with a person, made once on local disk: a graph may be copied anywhere."""
     graph = og.init(tmp_path_factory.mktemp("template") / "g", SCHEMA)
     with graph.transaction() as tx:
         tx.append("Person", [{"name": "first", "age": 1}])
-    return Path(graph.root)
+    return graph.root
 
 
 @pytest.fixture
 def line(
-    s3_server: SeaweedServer, s3_root: Callable[[], str], template: Path, monkeypatch: pytest.MonkeyPatch
+    s3_server: SeaweedServer, s3_root: Callable[[], str], template: str, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Line]:
     """A graph with a person; clients are impatient, so that giving up does not take minutes."""
     monkeypatch.setattr(objects, "RETRIES_MAX", 2)

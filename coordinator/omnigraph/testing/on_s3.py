@@ -10,6 +10,7 @@ from urllib.parse import quote
 from omnigraph.engine import opening
 from omnigraph.storage import roots
 from omnigraph.storage.roots import GraphRoot
+from omnigraph.testing.ages import AGES, let_objects_age
 from omnigraph.testing.s3_server import SeaweedServer
 
 __all__ = ["BUCKET", "ENDPOINT", "move_graphs", "moved", "settings"]
@@ -21,10 +22,10 @@ HOOK: Final = Path(__file__).parents[3] / "tests" / "on_s3"
 """A folder whose ``sitecustomize`` calls :func:`move_graphs` in every Python that is started."""
 
 
-def settings(server: SeaweedServer) -> dict[str, str]:
+def settings(server: SeaweedServer, ages: Path) -> dict[str, str]:
     """Return the variables that a process needs so that its graphs are moved, and those of its children."""
     path = os.pathsep.join(filter(None, (str(HOOK), os.environ.get("PYTHONPATH"))))
-    return {ENDPOINT: server.endpoint, "PYTHONPATH": path}
+    return {ENDPOINT: server.endpoint, AGES: str(ages), "PYTHONPATH": path}
 
 
 def moved(folder: "str | os.PathLike[str]") -> str:
@@ -50,6 +51,7 @@ def move_graphs() -> None:
     roots.GraphRoot.parse = classmethod(parse)  # type: ignore[assignment,method-assign]
     # That the store keeps its promises is tested once, by the tests of the probe.
     setattr(opening, "refuse_unsafe_store", lambda objects, mint: None)  # noqa: B010
+    let_objects_age()
 
 
 def _is_ours(uri: "str | os.PathLike[str]") -> bool:

@@ -7,17 +7,21 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 from typing import Any, Final
 
+import lance
+
 from omnigraph.errors import ObjectNotFoundError
 from omnigraph.storage.layout import RECOVERY
 from omnigraph.storage.objects import ObstoreObjects, open_objects
 from omnigraph.storage.roots import GraphRoot
+from omnigraph.testing.ages import age
 
-__all__ = ["StoredPath", "beside", "copy", "objects_of", "place", "remove", "without_promises"]
+__all__ = ["StoredPath", "aged", "beside", "copy", "objects_of", "place", "plain", "remove", "without_promises"]
 
 AT_ONCE: Final = 16
 
@@ -31,6 +35,23 @@ def place(root: "str | os.PathLike[str]") -> Any:
     """Return the folder of a graph as a path, to look at or spoil what lies in it; on a store, what acts like one."""
     found = GraphRoot.parse(root)
     return Path(found.path) if found.is_local else StoredPath(objects_of(root))
+
+
+def plain(root: "str | os.PathLike[str]", location: str, version: int | None = None) -> lance.LanceDataset:
+    """Return a table as Lance alone opens it."""
+    found = GraphRoot.parse(root)
+    return lance.dataset(found.uri(location), version=version, storage_options=found.options.for_clients() or None)
+
+
+def aged(root: "str | os.PathLike[str]", by: timedelta, folder: str = "") -> None:
+    """Let time go by for everything that is stored below a root now."""
+    if not GraphRoot.parse(root).is_local:
+        age(objects_of(root), folder, by)
+        return
+    for path in (place(root) / folder).rglob("*"):
+        if path.is_file():
+            then = path.stat().st_mtime - by.total_seconds()
+            os.utime(path, (then, then))
 
 
 def beside(root: "str | os.PathLike[str]") -> Path:
@@ -103,6 +124,17 @@ class StoredPath:
             return False
         return True
 
+    def mkdir(self, *, parents: bool = False, exist_ok: bool = False) -> None:
+        """Do nothing: a store has no folders."""
+
+    def is_dir(self) -> bool:
+        """Tell whether there is an object below it."""
+        return any(True for _ in self.objects.list(self.key))
+
+    def with_suffix(self, suffix: str) -> "StoredPath":
+        """Return it with another ending."""
+        return StoredPath(self.objects, str(PurePosixPath(self.key).with_suffix(suffix)))
+
     def stat(self) -> SimpleNamespace:
         """Return its size and when it was written."""
         info = self.objects.head(self.key)
@@ -129,13 +161,16 @@ class StoredPath:
         self.objects.delete([self.key])
 
     def rename(self, target: "StoredPath") -> "StoredPath":
-        """Move it."""
-        target.write_bytes(self.read_bytes())
-        self.unlink()
+        """Move it, or all that is below it."""
+        if self.is_file():
+            target.write_bytes(self.read_bytes())
+            self.unlink()
+        for below in list(self.rglob("*")):
+            below.rename(target / str(below.relative_to(self)))
         return target
 
 
-def copy(root: Path, target: Path) -> Path:
+def copy(root: "str | os.PathLike[str]", target: Path) -> Path:
     """Copy a graph, whatever state it is in, over what is there."""
     if GraphRoot.parse(root).is_local:
         return Path(shutil.copytree(root, target, dirs_exist_ok=True))
@@ -155,7 +190,7 @@ def remove(root: Path) -> None:
 
 
 @contextmanager
-def without_promises(root: Path) -> Iterator[None]:
+def without_promises(root: "str | os.PathLike[str]") -> Iterator[None]:
     """Put the one pending promise of a graph aside for a while, as if a writer had begun before it was made."""
     objects = objects_of(root)
     (key,) = (info.key for info in objects.list(RECOVERY) if info.key.endswith(".json"))
