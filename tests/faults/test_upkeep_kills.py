@@ -20,6 +20,8 @@ from omnigraph.rules.rollups import FAN
 
 DEEP = os.environ.get("OMNIGRAPH_DEEP") == "1"
 SECONDS = 120.0 if DEEP else 5.0
+MORE_SECONDS_MAX = 60.0
+WRITES_MIN = 3
 START_SECONDS_MAX = 120.0
 OPTIMIZE_POINTS = [
     MaintenancePoint.OPTIMIZE_REWRITTEN,
@@ -225,7 +227,8 @@ def test_all_at_once_with_kills(tmp_path: Path) -> None:
         while not told(folder) and time.monotonic() < begun + START_SECONDS_MAX:
             time.sleep(0.1)
         until = time.monotonic() + SECONDS
-        while time.monotonic() < until:
+        latest = until + MORE_SECONDS_MAX  # a machine with much else to do comes to its first writes late
+        while time.monotonic() < until or (time.monotonic() < latest and len(told(folder)) <= WRITES_MIN):
             time.sleep(chance.uniform(0.5, 1.5))
             assert [p.poll() for p in processes] == [None] * len(CAST), errors(folder)
             victim = chance.randrange(len(CAST))
@@ -238,7 +241,7 @@ def test_all_at_once_with_kills(tmp_path: Path) -> None:
     last.recover()
     ids = last.snapshot().read("Person").column("id").to_pylist()
     assert len(ids) == len(set(ids))
-    assert len(told(folder)) > 3
+    assert len(told(folder)) > WRITES_MIN
     assert told(folder) <= set(ids)
     assert content(last.snapshot(tag="kept")) == kept
     assert last.verify(deep=True).findings == ()

@@ -19,6 +19,7 @@ from tests.spark.fault_kit import Fault, faulty_tasks, knows, people, save_with
 
 from omnigraph.failpoints import Failpoint
 from omnigraph.testing.crash_writers import ACTOR
+from omnigraph.testing.places import place
 from pyspark_omnigraph import SparkGraph
 
 HOSTS = ("127.0.0.2", "127.0.0.3")
@@ -75,7 +76,7 @@ def session(master: str) -> SparkSession:
 
 def files_of(root: Path) -> int:
     """Count the files that were written for people."""
-    return len(list((root / "nodes").glob("*/data/*.lance")))
+    return len(list((place(root) / "nodes").glob("*/data/*.lance")))
 
 
 def write(spark: SparkSession, way: str, root: Path, fault: Fault) -> None:

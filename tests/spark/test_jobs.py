@@ -1,9 +1,9 @@
 """The programs for spark-submit: one commit each, one line of JSON, and the command line's exit codes."""
 
 import json
-import os
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import omnigraph as og
+from omnigraph.testing.places import aged, place
 from pyspark_omnigraph import jobs
 
 JOBS = Path(__file__).resolve().parents[2] / "jobs"
@@ -127,8 +128,7 @@ def test_upkeep_indexes_compacts_cleans_and_verifies(
     assert og.open(root).refresh().actor == "night"
     assert jobs.optimize([root, "--branch", "main"]) == 0
     assert said(capsys)["tables"]["node:Person"]["fragments_after"] == 1
-    for path in Path(root).rglob("*"):
-        os.utime(path, (0, 0))
+    aged(root, timedelta(days=30))
     head = og.open(root).refresh()
     assert jobs.cleanup([root, "--keep", "1"]) == 0
     told = said(capsys)
@@ -140,7 +140,7 @@ def test_upkeep_indexes_compacts_cleans_and_verifies(
     assert names(root) == ["Ann", "Bob", "Cid", "Dan"]
     assert jobs.verify([root, "--deep"]) == 0
     assert said(capsys)["sound"] is True
-    for data in (Path(root) / "nodes").rglob("data/*.lance"):
+    for data in list(place(root).glob("nodes/*/data/*.lance")):
         data.unlink()
     assert jobs.verify([root]) == 1
     assert said(capsys)["sound"] is False

@@ -32,6 +32,7 @@ from omnigraph.testing.crash_matrix import WHO, WRITE_POINTS, Bench, Story
 from omnigraph.testing.crash_page import Cell
 from omnigraph.testing.crash_writers import Arrival, Said
 from omnigraph.testing.crash_writers import Fault as Kind
+from omnigraph.testing.places import place
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -77,7 +78,7 @@ def crashed(bench: Bench, story: Story, point: Failpoint, disturb: Callable[[Pat
 
 
 def staged_files(root: Path) -> int:
-    return len(list(root.glob("*/*/data/*.lance")))
+    return len(list(place(root).glob("*/*/data/*.lance")))
 
 
 # -- a worker dies, and the application goes on ---------------------------------------------------------

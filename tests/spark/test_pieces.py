@@ -15,6 +15,7 @@ from tests.spark.sql_kit import sql as sql  # a fixture
 from tests.spark.test_types import DDL, EVERY_TYPE, FULL, NOTHING
 
 import omnigraph as og
+from omnigraph.testing.places import place
 from pyspark_omnigraph import configure
 from pyspark_omnigraph import pieces as cutting
 
@@ -131,7 +132,7 @@ def test_who_stops_early_gives_all_memory_back(spark: SparkSession, crowd: str) 
 def test_a_file_that_is_gone_ends_the_query_with_its_own_error(sql: Sql) -> None:
     frame = sql("SELECT * FROM og.main.Person")
     assert frame.count() == 4
-    for file in Path(sql.graph.root).rglob("nodes/*/data/*.lance"):
+    for file in list(place(sql.graph.root).glob("nodes/*/data/*.lance")):
         file.unlink()
     with pytest.raises(PySparkException, match=r"(?i)not found|does not exist|no such file"):
         sql("SELECT name, age FROM og.main.Person WHERE age > 0").collect()

@@ -8,6 +8,7 @@ from pyspark.sql import functions as f
 from tests.spark.sql_kit import PEOPLE, Sql, sql
 
 import omnigraph as og
+from omnigraph.testing.places import plain
 
 __all__ = ["sql"]
 
@@ -157,12 +158,10 @@ def crowded(sql: Sql) -> Sql:
 
 def files(graph: og.Graph) -> dict[int, tuple[str, int]]:
     """Return a table's fragments: the file of each, and how many of its rows are deleted."""
-    import lance
-
     snapshot = graph.snapshot("main")
     kind = snapshot.catalog.table_type("Person")
     pin = snapshot.commit.pins[kind.table_id]
-    dataset = lance.dataset(snapshot._uri(kind), version=pin.lance_version)
+    dataset = plain(graph.root, f"nodes/{kind.table_id}", pin.lance_version)
     return {
         f.fragment_id: (str(f.metadata.files[0].path), int(f.metadata.num_deletions)) for f in dataset.get_fragments()
     }

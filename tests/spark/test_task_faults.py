@@ -23,6 +23,7 @@ from tests.spark.speculating_child import STOPS, WAYS
 import omnigraph as og
 from omnigraph.testing.crash_oracle import judge_reopening
 from omnigraph.testing.crash_writers import new_graph, state_of, with_next, write_next
+from omnigraph.testing.places import place
 from pyspark_omnigraph.options import WriteOptions
 from pyspark_omnigraph.writer import OmnigraphWriter, PartMessage
 
@@ -49,7 +50,7 @@ def unharmed(tmp_path: Path) -> Path:
 
 def files_of(root: Path) -> int:
     """Count the files that were written for all types."""
-    return sum(len(list((root / folder).glob("*/data/*.lance"))) for folder in ("nodes", "edges"))
+    return sum(len(list((place(root) / folder).glob("*/data/*.lance"))) for folder in ("nodes", "edges"))
 
 
 def lost_attempts(action: str) -> Fault:
