@@ -131,16 +131,21 @@ def check() -> None:
 
 
 def test() -> None:
-    """Run everything CI runs; what needs Spark runs beside the rest, because both often wait for something else."""
+    """Run everything CI runs."""
     check()
+    test_beside_spark("--durations=40", "--ignore", "tests/spark")
+    test_on_s3()
+
+
+def test_beside_spark(*what: str, **environment: str) -> None:
+    """Run tests, and those that need Spark beside them, because both often wait for something else."""
     # In one process, because a Spark session costs half a minute and a gigabyte.
     on_spark = ("pytest", "-q", "--durations=20", "tests/spark")
+    around = surroundings(**environment)
     with tempfile.TemporaryFile("w+") as said:
-        beside = subprocess.Popen(program(*on_spark), cwd=HERE, env=surroundings(), stdout=said, stderr=said)
+        beside = subprocess.Popen(program(*on_spark), cwd=HERE, env=around, stdout=said, stderr=said)
         try:
-            code = code_of(
-                "pytest", "-n", "2", "--dist", "worksteal", "-q", "--durations=40", "--ignore", "tests/spark"
-            )
+            code = code_of("pytest", "-n", "2", "--dist", "worksteal", "-q", *what, **environment)
             print("$ " + " ".join(on_spark), flush=True)
             code = beside.wait() or code
         finally:
@@ -149,7 +154,6 @@ def test() -> None:
             print(said.read(), flush=True)
     if code != 0:
         sys.exit(code)
-    test_on_s3()
 
 
 def test_on_s3() -> None:
@@ -176,9 +180,8 @@ def test_deep() -> None:
 
 
 def test_s3() -> None:
-    """Run the suites once more with every graph on S3, but for the tests that look into folders themselves."""
-    run("pytest", "-n", "2", "-q", "tests/engine", "tests/faults", OMNIGRAPH_TEST_STORE="s3")
-    run("pytest", "-q", "tests/spark", OMNIGRAPH_TEST_STORE="s3")
+    """Run the suites once more with every graph on S3, but for the tests that are about disks."""
+    test_beside_spark("tests/engine", "tests/faults", OMNIGRAPH_TEST_STORE="s3")
 
 
 def test_versions() -> None:

@@ -12,7 +12,7 @@ from omnigraph.testing import on_s3
 from omnigraph.testing.s3_server import SeaweedServer
 
 ON_S3 = os.environ.get("OMNIGRAPH_TEST_STORE") == "s3"
-LOOK_INTO_FOLDERS = frozenset((Path(__file__).parent / "on_s3" / "local.txt").read_text(encoding="utf-8").split())
+ABOUT_FOLDERS = frozenset((Path(__file__).parent / "on_s3" / "local.txt").read_text(encoding="utf-8").split())
 
 pytest.register_assert_rewrite("omnigraph.testing.object_contract")
 
@@ -33,8 +33,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
     if ON_S3:
         for item in items:
-            if item.nodeid.partition("[")[0] in LOOK_INTO_FOLDERS:
-                item.add_marker(pytest.mark.skip(reason="looks into its graph's folder itself"))
+            if item.nodeid.partition("[")[0] in ABOUT_FOLDERS:
+                item.add_marker(pytest.mark.skip(reason="is about a folder on a disk"))
 
 
 @pytest.fixture(scope="session")
