@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.engine.merge_kit import SCHEMA, content, knows, person
 from tests.engine.two_branches_kit import ages, crossed, delete, files, graph, upsert
+from tests.plain_tables import plain
 
 import omnigraph as og
 from omnigraph.engine.graph import Graph
@@ -23,7 +24,6 @@ from omnigraph.errors import (
 )
 from omnigraph.model.merges import MergeResult, Outcome
 from omnigraph.testing.commits import session_of
-from omnigraph.testing.places import plain
 from omnigraph.testing.s3_server import SeaweedServer
 
 __all__ = ["graph"]  # a fixture

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.engine.near_kit import Near
 from tests.engine.upkeep_kit import SCHEMA, aged, content, die_at, person, reachable, table_files, units
+from tests.plain_tables import plain
 from typer.testing import CliRunner
 
 import omnigraph as og
@@ -20,7 +21,7 @@ from omnigraph.errors import ContentionError, InvalidOptionError, ReadOnlyError
 from omnigraph.failpoints import FailpointError
 from omnigraph.storage.lance_compacting import Compacting
 from omnigraph.storage.lance_rows import indexed_fragments, open_at
-from omnigraph.testing.places import place, plain
+from omnigraph.testing.places import place
 
 NAN = struct.unpack("<d", struct.pack("<Q", 0x7FF8000000000001))[0]
 ODD = ["", "ä", "日本", "a'b", 'q"', "\\", "null", "x" * 300]

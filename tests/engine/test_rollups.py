@@ -6,6 +6,7 @@ from pathlib import Path
 import lance
 import pytest
 from tests.engine.upkeep_kit import aged
+from tests.plain_tables import plain
 
 import omnigraph as og
 from omnigraph.engine.graph import Graph
@@ -13,7 +14,7 @@ from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import InvalidDataError, StorageError
 from omnigraph.rules.rollups import FAN, LOOK_EVERY, TIERS, is_due, rolled_up
 from omnigraph.storage import lance_rollups
-from omnigraph.testing.places import place, plain
+from omnigraph.testing.places import place
 
 SCHEMA = """
 node Person { name: String @key  age: I32? }

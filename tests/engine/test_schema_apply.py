@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.engine.near_kit import Near
+from tests.plain_tables import plain
 
 import omnigraph as og
 from omnigraph.errors import (
@@ -19,7 +20,7 @@ from omnigraph.errors import (
     TypeNotFoundError,
 )
 from omnigraph.model.schema_plan import Cost, StepKind
-from omnigraph.testing.places import place, plain
+from omnigraph.testing.places import place
 
 PERSON = "node Person { name: String @key  age: I32? }"
 

@@ -9,6 +9,7 @@ import lance
 import pyarrow as pa
 import pytest
 from tests.engine.upkeep_kit import SCHEMA, aged, content, person, table_files
+from tests.plain_tables import plain
 from typer.testing import CliRunner
 
 import omnigraph as og
@@ -17,7 +18,7 @@ from omnigraph.engine.changes import AddCommit
 from omnigraph.ids import CommitId
 from omnigraph.model.verifying import Problem
 from omnigraph.rules.refs import Draft
-from omnigraph.testing.places import place, plain
+from omnigraph.testing.places import place
 
 
 @pytest.fixture

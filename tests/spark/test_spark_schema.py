@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.plain_tables import plain
 from tests.spark.merge_spark_kit import by_jobs
 
 import omnigraph as og
 from omnigraph.engine import shares
 from omnigraph.errors import ConstraintError, MergeConflictsError, OmnigraphError
 from omnigraph.storage.staging import Staging
-from omnigraph.testing.places import place, plain
+from omnigraph.testing.places import place
 from pyspark_omnigraph import SparkGraph
 from pyspark_omnigraph.engine import SparkEngine
 

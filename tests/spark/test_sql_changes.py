@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from pyspark.errors import IllegalArgumentException, PySparkException
 from pyspark.sql import functions as f
+from tests.plain_tables import plain
 from tests.spark.sql_kit import PEOPLE, Sql, sql
 
 import omnigraph as og
-from omnigraph.testing.places import plain
 
 __all__ = ["sql"]
 

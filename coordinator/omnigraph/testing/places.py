@@ -13,15 +13,13 @@ from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 from typing import Any, Final
 
-import lance
-
 from omnigraph.errors import ObjectNotFoundError
 from omnigraph.storage.layout import RECOVERY
 from omnigraph.storage.objects import ObstoreObjects, open_objects
 from omnigraph.storage.roots import GraphRoot
 from omnigraph.testing.ages import age
 
-__all__ = ["StoredPath", "aged", "beside", "copy", "objects_of", "place", "plain", "remove", "without_promises"]
+__all__ = ["StoredPath", "aged", "beside", "copy", "objects_of", "place", "remove", "without_promises"]
 
 AT_ONCE: Final = 16
 
@@ -35,12 +33,6 @@ def place(root: "str | os.PathLike[str]") -> Any:
     """Return the folder of a graph as a path, to look at or spoil what lies in it; on a store, what acts like one."""
     found = GraphRoot.parse(root)
     return Path(found.path) if found.is_local else StoredPath(objects_of(root))
-
-
-def plain(root: "str | os.PathLike[str]", location: str, version: int | None = None) -> lance.LanceDataset:
-    """Return a table as Lance alone opens it."""
-    found = GraphRoot.parse(root)
-    return lance.dataset(found.uri(location), version=version, storage_options=found.options.for_clients() or None)
 
 
 def aged(root: "str | os.PathLike[str]", by: timedelta, folder: str = "") -> None:
