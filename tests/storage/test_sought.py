@@ -36,7 +36,8 @@ def test_what_was_not_met_is_left_and_nothing_else(wanted: list[str], others: li
 
 
 @pytest.mark.parametrize("form", ["{}", "one beginning for all {:06} and one ending for all"], ids=["any", "alike"])
-def test_very_many_are_met_by_several_threads(form: str) -> None:
+def test_very_many_are_met_by_several_threads(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sought_module, "ALONE_MAX", 50_000)
     count = 60_000
     sought = Sought(column([form.format(number % count) for number in range(count + 1_000)]))
     met = [column([form.format(n) for n in range(start, 2 * count, 7) if n % 1_000]) for start in range(7)]

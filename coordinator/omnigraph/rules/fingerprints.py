@@ -69,9 +69,10 @@ class Texts:
         return bits
 
 
-def fingerprints(texts: Column) -> Fingerprints:
+def fingerprints(texts: Column, at_once: int = PART_TEXTS_MAX) -> Fingerprints:
     """Return the fingerprints of a column of texts; a null counts as the empty text."""
-    return np.concatenate([np.empty(0, np.uint64), *(_fingerprints(Texts(part)) for part in parts_of(texts))])
+    parts = (_fingerprints(Texts(part)) for part in parts_of(texts, at_once))
+    return np.concatenate([np.empty(0, np.uint64), *parts])
 
 
 def _fingerprints(texts: Texts) -> Fingerprints:
@@ -213,8 +214,8 @@ class Sieve:
         return places
 
 
-def parts_of(column: Column) -> Iterator[Column]:
+def parts_of(column: Column, most: int = PART_TEXTS_MAX) -> Iterator[Column]:
     """Yield a column in parts that fit the processor's caches, and that other threads can wait for."""
     for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
-        for start in range(0, len(chunk), PART_TEXTS_MAX):
-            yield chunk.slice(start, PART_TEXTS_MAX)
+        for start in range(0, len(chunk), most):
+            yield chunk.slice(start, most)

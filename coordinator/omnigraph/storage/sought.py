@@ -6,6 +6,7 @@ of the time of a set of texts, because nothing is done for one text at a time.
 """
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -13,13 +14,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from omnigraph.observing import Threads
 from omnigraph.rules.fingerprints import Fingerprints, Places, fingerprints, parts_of
 from omnigraph.rules.values import Column, compute
+from omnigraph.storage.lance_cores import cores
 
 NOTHING: Final = -1
 SLOTS_LOG2_MIN: Final = 10
 SLOTS_ROOM_LOG2: Final = 1
 TURN: Final = np.uint64(7)
+ALONE_MAX: Final = 2**17
+ENTERED_AT_ONCE: Final = 32_768
+MET_AT_ONCE: Final = 65_536
+"""More than fit the nearest cache: threads that do little at a time wait for each other more than for memory."""
 STRANGERS_MAX: Final = 2**20
 
 Numbers: TypeAlias = npt.NDArray[np.int32]
@@ -49,9 +56,13 @@ class Sought:
 
     def __init__(self, texts: Column) -> None:
         chunks = texts.chunks if isinstance(texts, pa.ChunkedArray) else [texts]
-        # Together they may have more bytes than a column of texts can.
-        self._texts = pa.concat_arrays([pa.array([], pa.large_string()), *(_large(chunk) for chunk in chunks)])
-        self._seen = fingerprints(texts)
+        if len(texts) > ALONE_MAX:
+            with Threads(cores()) as pool:
+                seen = [pool.submit(fingerprints, chunk, MET_AT_ONCE) for chunk in chunks]
+                self._texts = _together(chunks)
+                self._seen = np.concatenate([each.result() for each in seen])
+        else:
+            self._texts, self._seen = _together(chunks), fingerprints(texts)
         self._tables: list[_Table] = []
         firsts = self._entered()
         self._is_left = np.zeros(len(firsts), np.bool_)
@@ -76,8 +87,8 @@ class Sought:
 
     def meet(self, texts: Column) -> None:
         """Note which of the texts that are looked for are among these."""
-        for part in parts_of(texts):
-            places, numbers = self._found(fingerprints(part))
+        for part in parts_of(texts, MET_AT_ONCE):
+            places, numbers = self._found(fingerprints(part, MET_AT_ONCE))
             is_same = _equal(self._texts.take(pa.array(numbers)), part.take(pa.array(places)))
             self._is_left[numbers[is_same]] = False
             if len(self._others) and not is_same.all():
@@ -89,12 +100,16 @@ class Sought:
         waiting, seen = np.arange(len(self._seen), dtype=np.int32), self._seen
         while len(waiting):
             table = _Table.sized(len(waiting), (TURN * np.uint64(len(self._tables))) % np.uint64(64))
-            slots = table.slots_of(seen)
-            table.slots[slots] = waiting
-            there = table.slots.take(slots)
-            entered[waiting] = there
-            again = np.flatnonzero(self._seen.take(there) != seen)
-            waiting, seen = waiting[again], seen[again]
+            parts = [slice(start, start + ENTERED_AT_ONCE) for start in range(0, len(waiting), ENTERED_AT_ONCE)]
+            for part in parts:
+                table.slots[table.slots_of(seen[part])] = waiting[part]
+            again = [np.empty(0, np.int64)]
+            for part in parts:
+                there = table.slots.take(table.slots_of(seen[part]))
+                entered[waiting[part]] = there
+                again.append(np.flatnonzero(self._seen.take(there) != seen[part]) + part.start)
+            still = np.concatenate(again)
+            waiting, seen = waiting[still], seen[still]
             self._tables.append(table)
         return entered
 
@@ -135,6 +150,11 @@ class Sought:
         is_met = compute.is_in(self._others, value_set=pa.concat_arrays(self._strangers))
         self._others = self._others.filter(compute.invert(is_met))
         self._strangers = []
+
+
+def _together(chunks: Sequence[Column]) -> Column:
+    """Put texts into one piece, which may have more bytes than a column of texts can."""
+    return pa.concat_arrays([pa.array([], pa.large_string()), *map(_large, chunks)])
 
 
 def _large(texts: Column) -> Column:
