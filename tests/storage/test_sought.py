@@ -56,3 +56,12 @@ def test_nothing_is_looked_for_and_nothing_is_met() -> None:
     someone.meet(column([]))
     someone.meet(pa.array([None, None], pa.string()))
     assert someone.left == 2, "an empty text is not one that is not there"
+
+
+def test_more_bytes_than_a_column_of_texts_can_have_are_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sought_module, "TEXT_BYTES_MAX", 30)
+    sought = Sought(column(["short", "a text of so many bytes that it is too large"]))
+    assert sought.missing().type == pa.large_string()
+    sought.meet(column(["a text of so many bytes that it is too large"]))
+    assert sought.missing().to_pylist() == ["short"]
+    assert sought.missing().type == pa.string()

@@ -24,10 +24,12 @@ SLOTS_LOG2_MIN: Final = 10
 SLOTS_ROOM_LOG2: Final = 1
 TURN: Final = np.uint64(7)
 ALONE_MAX: Final = 2**17
+"""How many texts are made into numbers sooner by one thread than by several."""
 ENTERED_AT_ONCE: Final = 32_768
 MET_AT_ONCE: Final = 65_536
 """More than fit the nearest cache: threads that do little at a time wait for each other more than for memory."""
 STRANGERS_MAX: Final = 2**20
+TEXT_BYTES_MAX: Final = 2**31 - 1
 
 Numbers: TypeAlias = npt.NDArray[np.int32]
 """Which of the texts, counted from zero."""
@@ -80,10 +82,11 @@ class Sought:
         return int(np.count_nonzero(self._is_left)) + len(self._others)
 
     def missing(self) -> Column:
-        """Return the texts that were not met, each once."""
+        """Return the texts that were not met, each once; as large ones only if they fit no column of others."""
         self._settle()
         left = self._texts.take(pa.array(np.flatnonzero(self._is_left)))
-        return compute.cast(pa.concat_arrays([left, self._others]), pa.string())
+        every = pa.concat_arrays([left, self._others])
+        return compute.cast(every, pa.string()) if every.nbytes <= TEXT_BYTES_MAX else every
 
     def meet(self, texts: Column) -> None:
         """Note which of the texts that are looked for are among these."""
