@@ -392,8 +392,7 @@ def test_files_of_others_are_not_touched(graph: og.Graph, root: Path) -> None:
     for mine in places:
         mine.write_text("mine")
     probe = top / "__probe" / "x" / "sequence"
-    if isinstance(probe, Path):
-        probe.parent.mkdir(parents=True)
+    probe.parent.mkdir(parents=True)
     probe.write_text("left")
     aged(root)
     report = graph.cleanup(keep=1)
