@@ -74,7 +74,9 @@ def program(*command: str) -> list[str]:
 def surroundings(**environment: str) -> dict[str, str]:
     """Return the variables a program gets."""
     java = {"JAVA_HOME": str(JAVA)} if JAVA.exists() else {}
-    return {**os.environ, **java, **environment}
+    # Tests start hundreds of Pythons, and where none may keep bytecode each compiles the whole package first.
+    bytecode = {"PYTHONDONTWRITEBYTECODE": ""}
+    return {**os.environ, **java, **bytecode, **environment}
 
 
 def set_up() -> None:
