@@ -1,9 +1,6 @@
 """Recovery, requirement by requirement: what is promised, what is settled, what is said about it, and to whom."""
 
-import json
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -16,7 +13,7 @@ import pytest
 import omnigraph as og
 from omnigraph.engine.recovery import DISCARDED, RECOVERY_ACTOR, ROLLED_BACK, ROLLED_FORWARD
 from omnigraph.errors import InvalidDataError, ReadOnlyError
-from omnigraph.failpoints import ENABLE_VARIABLE, POINTS_VARIABLE, Failpoint, FailpointError
+from omnigraph.failpoints import Failpoint, FailpointError
 from omnigraph.model.sidecar import Sidecar
 from omnigraph.model.staged import StagedAppend
 from omnigraph.storage.layout import RECOVERY
@@ -26,8 +23,10 @@ from omnigraph.testing.crash_writers import (
     ACTOR,
     SIDE,
     Arrival,
+    Order,
     new_graph,
     planned,
+    start,
     state_of,
     write,
     write_next,
@@ -274,23 +273,12 @@ def test_a_write_to_a_deleted_branch_is_discarded_and_audited(root: Path, again:
 @pytest.mark.crash
 def test_a_living_owner_is_left_alone_until_it_is_helped_and_then_reports_success(root: Path, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
-    child = subprocess.Popen(
-        [sys.executable, "-m", "omnigraph.testing.crash_matrix", "--child"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, ENABLE_VARIABLE: "1", POINTS_VARIABLE: f"commit.after_seals=park:{gate}"},
-    )
+    child = start(Order(root=str(root), job="transaction"), f"{Failpoint.AFTER_SEALS}=park:{gate}")
     try:
-        assert child.stdin is not None
-        child.stdin.write(json.dumps({"root": str(root), "job": "transaction"}) + "\n")
-        child.stdin.flush()
         parked = gate.with_name("gate.parked")
         give_up_at = time.monotonic() + 60
         while not parked.exists():
             assert time.monotonic() < give_up_at
-            assert child.poll() is None
             time.sleep(0.02)
         sidecar = promise(root)
         graph = og.open(root)
@@ -301,11 +289,9 @@ def test_a_living_owner_is_left_alone_until_it_is_helped_and_then_reports_succes
         (helped,) = graph.recover()
         assert (helped.commit, helped.kind) == (sidecar.commit, ROLLED_FORWARD)
         gate.touch()
-        out, err = child.communicate(timeout=60)
-        assert (child.returncode, out) == (0, "done\n"), err
+        assert (child.ended(), child.heard) == (0, ["done"])
     finally:
         child.kill()
-        child.wait()
     assert [commit.id for commit in graph.log()].count(sidecar.commit) == 1
     assert [row.operation for row in graph.recoveries()] == [sidecar.operation]
     assert len(state_of(graph)["Person"]) == 5

@@ -100,7 +100,7 @@ class Walk:
         table = handle(self.graph, "Thing")
         assert wrong(table, self.chance.sample(EVERY_FILTER, 25)) == []
         for where, holds in ASKED.items():
-            assert found(table, where, True) == sorted(name for name, row in self.model.items() if holds(row)), where
+            assert found(table, where) == sorted(name for name, row in self.model.items() if holds(row)), where
         point = {"column": "odd", "q": [self.chance.random() for _ in range(3)], "k": 5, "nprobes": 100}
         near = [
             table.scanner(["id", "_distance"], nearest={**point, "refine_factor": 100, "use_index": use}).to_table()

@@ -38,7 +38,6 @@ from omnigraph.testing.crash_writers import (
     State,
     act_here,
     act_in_child,
-    child_main,
     diverge,
     new_graph,
     recorded,
@@ -257,10 +256,7 @@ def _open_at_once(root: Path, handles: int) -> list[str]:
 
 
 def main(arguments: list[str]) -> None:
-    """Be a child that dies, or run the whole matrix and write its page."""
-    if arguments == ["--child"]:
-        child_main()
-        return
+    """Run the whole matrix and write its page."""
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(Path(folder))
         sections = {name: list(bench.cells(bench.story(name))) for name in STORIES}

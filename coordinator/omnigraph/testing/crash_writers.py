@@ -1,13 +1,9 @@
 """The writers of the crash matrix, the graph they write to, and how a fault is put in their way."""
 
-import json
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -15,7 +11,8 @@ import omnigraph as og
 from omnigraph import failpoints
 from omnigraph.engine.transaction import Transaction
 from omnigraph.errors import CommitOutcomeUnknownError, OmnigraphError
-from omnigraph.failpoints import ENABLE_VARIABLE, POINTS_VARIABLE, Failpoint, FailpointError, LostAnswerError
+from omnigraph.failpoints import Failpoint, FailpointError, LostAnswerError
+from omnigraph.testing.nursery import Child, bear
 
 Fault = Literal["raise", "kill", "lost"]
 Said = Literal["acknowledged", "refused", "unknown"]
@@ -37,7 +34,6 @@ SIDE = "side"
 REVIEW = "review"
 MERGE = "merge"
 OPEN = "open"
-CHILD_SECONDS_MAX = 120
 
 
 def _append(tx: Transaction) -> None:
@@ -209,24 +205,25 @@ class Order:
 
 def act_in_child(order: Order, arrival: Arrival) -> Said:
     """Do something in a process of its own that kills itself on the way; anything but its death is an error."""
-    done = subprocess.run(
-        [sys.executable, "-m", "omnigraph.testing.crash_matrix", "--child"],
-        input=json.dumps(asdict(order)) + "\n",
-        capture_output=True,
-        text=True,
-        timeout=CHILD_SECONDS_MAX,
-        check=False,
-        env={**os.environ, ENABLE_VARIABLE: "1", POINTS_VARIABLE: arrival.plan("kill")},
-    )
-    if done.returncode != -signal.SIGKILL or done.stdout:
-        raise AssertionError(f"the child at {arrival} was to die, not to end with {done.returncode}:\n{done.stderr}")
+    child = start(order, arrival.plan("kill"))
+    code = child.ended()
+    if not child.was_killed or child.heard:
+        raise AssertionError(f"the child at {arrival} was to die, not to end with {code}; what it printed says why")
     return "unknown"
 
 
-def child_main() -> None:
-    """Carry out the order on standard input and say that it was done."""
-    order = Order(**json.loads(sys.stdin.readline()))
+def start(order: Order, plans: str) -> Child:
+    """Let a child carry out an order with failpoints in its way; it says when it is done."""
+    return bear(_act, order, plans)
+
+
+def _act(line: "Connection[Any, Any]", order: Order, plans: str) -> None:
+    with planned(plans):
+        _carry_out(order)
+    line.send("done")
+
+
+def _carry_out(order: Order) -> None:
     graph = og.open(order.root, actor=ACTOR)
     if order.job != OPEN:
         write(graph, order.job, order.branch)
-    sys.stdout.write("done\n")

@@ -1,17 +1,16 @@
 """A process that does one thing to a graph and says so, made to be raced and killed.
 
-It reads one JSON object from standard input, and prints one line of JSON for everything it was told
-has happened. What is printed is acknowledged; a test that kills it knows what must be there.
+It says everything it was told has happened. What it has said is acknowledged; a test that kills it knows what must be
+there.
 """
 
-import json
 import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from typing import Any, Literal, cast
+
+from omnigraph.testing.nursery import Child, bear
 
 Job = Literal["init", "publish", "create-branch", "delete-branch", "rename-branch", "create-tag", "append"]
 
@@ -30,69 +29,43 @@ class Order:
     wait: bool = False
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Worker:
     """A running worker, seen from the test."""
 
-    process: "subprocess.Popen[str]"
-    said: list[dict[str, Any]] = field(default_factory=list)
+    child: Child
 
     def ready(self) -> None:
-        """Wait until it has imported everything and opened the graph."""
-        self._next("ready")
+        """Wait until it has imported everything."""
+        assert "ready" in self.child.hear()
 
     def go(self) -> None:
         """Let a waiting worker begin."""
-        assert self.process.stdin is not None
-        self.process.stdin.write("go\n")
-        self.process.stdin.flush()
+        self.child.tell("go")
 
     def kill(self) -> None:
         """End it the hard way."""
-        self.process.send_signal(signal.SIGKILL)
+        self.child.kill()
 
     def acknowledged(self) -> list[dict[str, Any]]:
         """Wait for its end and return all it said was done."""
-        out, err = self.process.communicate(timeout=300)
-        self.said += [json.loads(line) for line in out.splitlines() if line.strip()]
-        if self.process.returncode not in (0, -signal.SIGKILL):
-            raise AssertionError(f"the worker ended with {self.process.returncode}:\n{err}")
-        return [line for line in self.said if "ready" not in line]
-
-    def _next(self, key: str) -> None:
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        if not line:
-            raise AssertionError(f"the worker ended early: {self.process.stderr and self.process.stderr.read()}")
-        assert key in json.loads(line)
+        code = self.child.ended()
+        if code != 0 and not self.child.was_killed:
+            raise AssertionError(f"the worker ended with {code}; what it printed says why")
+        return self.child.heard
 
 
 def start(order: Order) -> Worker:
     """Start a worker in a process of its own."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "omnigraph.testing.worker"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
-    )
-    assert process.stdin is not None
-    process.stdin.write(json.dumps(asdict(order)) + "\n")
-    process.stdin.flush()
-    return Worker(process)
+    return Worker(bear(_work, order))
 
 
-def main() -> None:
-    """Carry out the order on standard input."""
-    import omnigraph.engine.opening  # noqa: F401 - import before saying ready
-
-    order = Order(**json.loads(sys.stdin.readline()))
+def _work(line: "Connection[Any, Any]", order: Order) -> None:
     if order.wait:
-        _say({"ready": True})
-        sys.stdin.readline()
+        line.send({"ready": True})
+        line.recv()
     for done in _carry_out(order):
-        _say(done)
+        line.send(done)
 
 
 def _carry_out(order: Order) -> Iterator[dict[str, Any]]:
@@ -133,15 +106,6 @@ def _do(graph: Any, order: Order, number: int) -> str:
             raise AssertionError("init opens nothing")
 
 
-def _say(line: Mapping[str, Any]) -> None:
-    sys.stdout.write(json.dumps(line) + "\n")
-    sys.stdout.flush()
-
-
 def orders(job: str, root: str, count: int, **more: Any) -> list[Order]:
     """Return the same order for several workers."""
     return [Order(job=cast("Job", job), root=root, wait=True, **more) for _ in range(count)]
-
-
-if __name__ == "__main__":
-    main()
