@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import typer.main
+from tests.java import FOR_MINUTES
 
 import omnigraph as og
 from omnigraph import errors
@@ -125,7 +126,7 @@ def run_page_alone(page: Path, folder: Path) -> None:
     code += "run_page(Path(sys.argv[1]), Path.cwd())"
     command = [sys.executable, "-c", code, str(page)]
     path = os.pathsep.join(filter(None, (str(HERE), os.environ.get("PYTHONPATH"))))
-    environment = {**os.environ, "PYTHONPATH": path}
+    environment = {**os.environ, "PYTHONPATH": path, "JAVA_TOOL_OPTIONS": FOR_MINUTES}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 

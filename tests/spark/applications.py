@@ -19,8 +19,6 @@ from omnigraph.failpoints import ENABLE_VARIABLE, POINTS_VARIABLE
 HOUSE = Path(__file__).parents[2]
 PATIENCE_SECONDS = 300.0
 POLL_SECONDS = 0.05
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For Java that lives for seconds: it should not spend them on becoming fast."""
 
 
 def wait_until(is_so: Callable[[], bool], what: str, may_be: Callable[[], bool] = lambda: True) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.java import FOR_MINUTES
 
 import omnigraph as og
 
@@ -46,6 +47,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             .config("spark.sql.warehouse.dir", str(place / "warehouse"))
             .config("spark.local.dir", str(place / "local"))
             .config("spark.driver.memory", "1g")
+            .config("spark.driver.extraJavaOptions", FOR_MINUTES)
             .getOrCreate()
         )
         session.sparkContext.setLogLevel("OFF" if not os.environ.get("OMNIGRAPH_SPARK_LOGS") else "WARN")

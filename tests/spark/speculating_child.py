@@ -14,7 +14,8 @@ from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
-from tests.spark.applications import SHORT_LIVED, wait_until
+from tests.java import FOR_MINUTES
+from tests.spark.applications import wait_until
 from tests.spark.fault_kit import Fault, faulty_tasks, knows, people, save_with
 
 from omnigraph.failpoints import Failpoint
@@ -32,7 +33,7 @@ CONFIGURATION = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.executor.memory": "512m",
-    "spark.executor.extraJavaOptions": SHORT_LIVED,
+    "spark.executor.extraJavaOptions": FOR_MINUTES,
     "spark.speculation": "true",
     "spark.speculation.interval": "100ms",
     "spark.speculation.multiplier": "1",
@@ -45,7 +46,7 @@ CONFIGURATION = {
 
 def cluster(work: Path) -> str:
     """Start a master and two workers; return the master's address."""
-    SparkContext._ensure_initialized(conf=SparkConf().set("spark.driver.extraJavaOptions", SHORT_LIVED))
+    SparkContext._ensure_initialized(conf=SparkConf().set("spark.driver.extraJavaOptions", FOR_MINUTES))
     gateway = SparkContext._gateway
     assert gateway is not None
     java = gateway.jvm

@@ -13,7 +13,7 @@ from typing import Any
 
 import dev
 import pytest
-from tests.spark.installations import JAVA_FOR_A_MINUTE
+from tests.java import FOR_MINUTES
 
 import omnigraph as og
 from omnigraph.cli import main as cli_main
@@ -48,7 +48,7 @@ class Run:
 def started(*command: str, cwd: Path, **environment: str) -> "subprocess.CompletedProcess[str]":
     """Run a command as somebody who has just installed this: no variable of ours, and any folder."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "SPARK", "PYTEST"))}
-    kept |= {"JAVA_TOOL_OPTIONS": JAVA_FOR_A_MINUTE, **environment}
+    kept |= {"JAVA_TOOL_OPTIONS": FOR_MINUTES, **environment}
     return subprocess.run(command, cwd=cwd, env=kept, capture_output=True, text=True, timeout=600, check=False)
 
 

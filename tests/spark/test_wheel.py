@@ -24,7 +24,8 @@ import pyspark
 import pytest
 from pyarrow import parquet
 from tests.guards.test_docs import COMMAND, Block, blocks
-from tests.spark.installations import HOUSE, JAVA_FOR_A_MINUTE, PIP, build_wheel
+from tests.java import FOR_MINUTES
+from tests.spark.installations import HOUSE, PIP, build_wheel
 
 import omnigraph as og
 
@@ -68,7 +69,7 @@ class Place:
 def clean(**environment: str) -> dict[str, str]:
     ours = ("PYTHON", "PYSPARK", "SPARK", "VIRTUAL_ENV", "PYTEST", "OMNIGRAPH")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-    return kept | {"JAVA_TOOL_OPTIONS": JAVA_FOR_A_MINUTE, "SPARK_LOCAL_IP": "127.0.0.1", **environment}
+    return kept | {"JAVA_TOOL_OPTIONS": FOR_MINUTES, "SPARK_LOCAL_IP": "127.0.0.1", **environment}
 
 
 def page_block(page: str, file: str) -> Block:

@@ -11,7 +11,7 @@ from pathlib import Path
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
-from tests.spark.applications import SHORT_LIVED
+from tests.java import FOR_MINUTES
 from tests.spark.fault_kit import FAILURES, append_people, write_two_tables
 from tests.spark.rounds import TWO, take_part
 
@@ -32,7 +32,7 @@ def session() -> SparkSession:
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.memory", "512m")
-        .config("spark.driver.extraJavaOptions", SHORT_LIVED)
+        .config("spark.driver.extraJavaOptions", FOR_MINUTES)
         .config("spark.sql.warehouse.dir", str(Path.cwd() / "warehouse"))
         .getOrCreate()
     )
