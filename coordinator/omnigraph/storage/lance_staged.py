@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from omnigraph.model.staged import Staged, StagedDelete
 from omnigraph.storage.lance_door import file_name
+from omnigraph.storage.lance_fresh import FRESH_ROWS
 from omnigraph.storage.lance_ids import staged_ids_in
 from omnigraph.storage.lance_rows import DATA, ID_SCAN_ROWS, file_session, fragments_of, open_at, rows_of, translated
 from omnigraph.storage.roots import StorageOptions
@@ -32,11 +33,16 @@ def _staged_ids(uri: str, staged: Staged, schema: pa.Schema, options: StorageOpt
 def read_staged(
     uri: str, staged: Staged, columns: Sequence[str], *, options: StorageOptions
 ) -> Iterator[pa.RecordBatch]:
-    """Stream columns of the rows that were written."""
+    """Stream columns of the rows that were written; those this process has just written are not read again."""
     if isinstance(staged, StagedDelete):
         return
     with translated(f"the rows staged for {uri} can not be read", options):
-        session = file_session(uri, options)
+        session = None
         for fragment in fragments_of(staged.fragments):
+            known = FRESH_ROWS.columns(file_name(fragment), columns)
+            if known is not None:
+                yield from known.to_batches()
+                continue
+            session = session or file_session(uri, options)
             reader = session.open_reader(f"{DATA}/{file_name(fragment)}", list(columns))
             yield from reader.read_all(batch_size=ID_SCAN_ROWS).to_batches()

@@ -16,6 +16,7 @@ from omnigraph.rules.arrow_schema import is_blob
 from omnigraph.rules.values import Column
 from omnigraph.storage.lance_door import STORAGE_VERSION, file_name
 from omnigraph.storage.lance_encoding import looked_at, writing
+from omnigraph.storage.lance_fresh import FRESH_ROWS, is_few
 from omnigraph.storage.lance_ids import KNOWN_IDS, SMALL_FILE_ROWS_MAX
 from omnigraph.storage.lance_rows import DATA, UnsignedNumbers, fitted, fragment_text, pack, stored_schema, translated
 from omnigraph.storage.roots import StorageOptions
@@ -93,8 +94,11 @@ class Written:
             if source.problem is not None:
                 raise source.problem from None
             raise
-        if source.small_ids is not None and len(self.fragments) == 1:
-            KNOWN_IDS.written(self.fragments[0], source.small_ids)
+        if len(self.fragments) == 1:
+            if source.small_ids is not None:
+                KNOWN_IDS.written(self.fragments[0], source.small_ids)
+            if source.few is not None:
+                FRESH_ROWS.written(file_name(self.fragments[0]), source.few)
         return self
 
     def carrying(self, row_ids: UnsignedNumbers) -> tuple[Replacement, ...]:
@@ -133,10 +137,12 @@ class _Watched:
     def __init__(self, source: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
         self._source = source
         self._schema = schema
-        self._rows = 0
+        self._rows = self._bytes = 0
         self.problem: Exception | None = None
         self.small_ids: list[Column] | None = []
         """The ids that went through, unless they are many."""
+        self.few: list[pa.RecordBatch] | None = []
+        """The rows that went through, unless they are more than a few."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         try:
@@ -148,12 +154,17 @@ class _Watched:
     def _pieces(self) -> Iterator[pa.RecordBatch]:
         for batch in self._source:
             for piece in pieces(batch):
-                self._count(piece)
-                yield fitted(piece, self._schema)
+                yield self._noted(fitted(piece, self._schema))
 
-    def _count(self, piece: pa.RecordBatch) -> None:
+    def _noted(self, piece: pa.RecordBatch) -> pa.RecordBatch:
         self._rows += piece.num_rows
+        self._bytes += piece.nbytes
         if self._rows > SMALL_FILE_ROWS_MAX:
             self.small_ids = None
         elif self.small_ids is not None and "id" in piece.schema.names:
             self.small_ids.append(piece.column("id"))
+        if not is_few(self._rows, self._bytes):
+            self.few = None
+        elif self.few is not None:
+            self.few.append(piece)
+        return piece
