@@ -45,6 +45,7 @@ _FENCE = re.compile(r"^(?P<ticks>`{3,})(?P<info>[^\n`]*)\n(?P<body>.*?)^(?P=tick
 _LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 _HEADING = re.compile(r"^#{1,6} +(?P<text>.+?) *$", re.MULTILINE)
 _TEST = re.compile(r"`(?P<file>tests/[\w/]+\.py)(?:::(?P<name>\w+))?`")
+_FROM_INDEX = re.compile(r"pip install [^`\n]*(?<![\w/.])omnigraph-spark[^`\n]*")
 _ROW = re.compile(r"^\| *(?P<id>[A-Z]\d+) *\|(?P<tests>.*)\|", re.MULTILINE)
 
 
@@ -146,6 +147,13 @@ def test_the_guides_have_code_to_run() -> None:
     languages = [block.language for page in RUN for block in blocks(page)]
     assert languages.count("python") > 20
     assert sum(languages.count(shell) for shell in SHELLS) > 4
+
+
+def test_no_page_installs_from_an_index_what_was_never_released() -> None:
+    assert "Nothing has been released yet." in (HERE / "CHANGELOG.md").read_text(encoding="utf-8"), "this guard may go"
+    said = {page: page.read_text(encoding="utf-8") for page in (HERE / "README.md", *sorted(DOCS.rglob("*.md")))}
+    told = [(name_of(page), found[0]) for page, text in said.items() for found in _FROM_INDEX.finditer(text)]
+    assert not told
 
 
 SCHEMAS = [block for page in PAGES for block in blocks(page) if block.language == "pg"]
