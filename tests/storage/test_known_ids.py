@@ -8,8 +8,9 @@ import pytest
 from tests.storage.staging_kit import OPTIONS, Table, numbered
 
 from omnigraph.model.staged import StagedAppend
-from omnigraph.storage import lance_ids
+from omnigraph.storage import lance_ids, lance_kept_ids
 from omnigraph.storage.lance_ids import KnownIds
+from omnigraph.storage.lance_kept_ids import KeptIds
 from omnigraph.storage.staging import Staging
 
 STEPS = 40
@@ -26,6 +27,17 @@ def remembering(monkeypatch: pytest.MonkeyPatch, fresh: KnownIds) -> KnownIds:
     """Have everything use this memory."""
     for module in ("omnigraph.storage.lance_ids", "omnigraph.storage.lance_written", "omnigraph.storage.staging"):
         monkeypatch.setattr(f"{module}.KNOWN_IDS", fresh)
+    return fresh
+
+
+@pytest.fixture(autouse=True)
+def kept(monkeypatch: pytest.MonkeyPatch) -> KeptIds:
+    """Begin with no fingerprints kept."""
+    return keeping(monkeypatch, KeptIds())
+
+
+def keeping(monkeypatch: pytest.MonkeyPatch, fresh: KeptIds) -> KeptIds:
+    monkeypatch.setattr(lance_ids, "KEPT_IDS", fresh)
     return fresh
 
 
@@ -63,6 +75,8 @@ def test_ids_are_found_on_every_version_of_every_lineage(
 ) -> None:
     remembering(monkeypatch, KnownIds(most))
     monkeypatch.setattr(lance_ids, "SMALL_FILE_ROWS_MAX", small_rows)
+    monkeypatch.setattr(lance_kept_ids, "SEARCHES_BEFORE", seed)
+    kept = keeping(monkeypatch, KeptIds(most))
     chance = random.Random(seed)
     tables = [Table(str(tmp_path / f"{name}.lance")) for name in "ab"]
     versions: list[tuple[Table, int, set[str]]] = []
@@ -78,6 +92,7 @@ def test_ids_are_found_on_every_version_of_every_lineage(
             asked, version, content = chance.choice(versions)
             wanted = chance.sample(NUMBERS, 5)
             assert found(asked, version, wanted) == sorted(content & {f"k{number}" for number in wanted})
+    assert bool(kept._kept) == (small_rows < 16_384), "large files are what is kept"
 
 
 def test_what_this_process_wrote_is_not_read_again(tmp_path: Path, known: KnownIds) -> None:
@@ -136,3 +151,68 @@ def test_what_is_forgotten_while_a_version_is_looked_at_is_not_taken_for_known(
 
     monkeypatch.setattr(lance_ids, "_ids_of_files", interrupted)
     assert found(table, table.version or 0, [1, 3]) == ["k1", "k3"]
+
+
+@pytest.fixture
+def large(tmp_path: Path, known: KnownIds, monkeypatch: pytest.MonkeyPatch) -> Table:
+    """Return a table all of whose files count as large."""
+    monkeypatch.setattr(lance_ids, "SMALL_FILE_ROWS_MAX", 0)
+    table = Table(str(tmp_path / "large.lance"))
+    table.seal(table.append(numbered(1, 2, 3)))
+    return table
+
+
+def test_a_large_file_that_is_asked_about_again_and_again_is_not_read_again(large: Table, kept: KeptIds) -> None:
+    for number in range(lance_kept_ids.SEARCHES_BEFORE + 1):
+        assert not kept._kept
+        assert found(large, large.version or 0, [10 + number, 2]) == ["k2"]
+    for file in (Path(large.uri) / "data").glob("*.lance"):
+        file.unlink()
+    assert found(large, large.version or 0, [20, 21]) == []
+
+
+def test_an_id_whose_row_was_deleted_is_searched_for_and_not_believed(large: Table, kept: KeptIds) -> None:
+    before = large.version or 0
+    large.seal(large.delete(ids=["k2"]))
+    for _ in range(lance_kept_ids.SEARCHES_BEFORE + 2):
+        assert found(large, large.version or 0, [2, 3]) == ["k3"]
+        assert found(large, before, [2, 3]) == ["k2", "k3"]
+    assert kept._kept
+
+
+def test_ids_that_share_a_fingerprint_are_told_apart_in_large_files(
+    tmp_path: Path, known: KnownIds, kept: KeptIds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lance_ids, "SMALL_FILE_ROWS_MAX", 0)
+    alike = [f"{'a' * 16}{middle}{'z' * 16}" for middle in ("one", "two")]
+    table = Table(str(tmp_path / "t.lance"))
+    table.seal(table.append([{"k": alike[0]}]))
+    for _ in range(lance_kept_ids.SEARCHES_BEFORE + 2):
+        for ids, there in ((alike, alike[:1]), (alike[1:], [])):
+            staged = table.append([{"k": name} for name in ids])
+            assert Staging(OPTIONS).present(table.uri, table.version or 0, staged) == there
+    assert kept._kept
+
+
+def test_files_that_do_not_fit_together_push_nothing_out(
+    large: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = keeping(monkeypatch, KeptIds(4))
+    for _ in range(lance_kept_ids.SEARCHES_BEFORE + 1):
+        assert found(large, large.version or 0, [9]) == []
+    assert sum(map(len, kept._kept.values())) == 3
+    wide = Table(str(tmp_path / "wide.lance"))
+    for number in range(3):
+        wide.seal(wide.append(numbered(2 * number, 2 * number + 1)))
+    for _ in range(lance_kept_ids.SEARCHES_BEFORE + 2):
+        assert found(wide, wide.version or 0, [9, 5]) == ["k5"]
+    assert sum(map(len, kept._kept.values())) == 3, "the six of the wide table are searched for each time"
+
+
+def test_many_ids_at_once_are_no_reason_to_keep_anything(
+    large: Table, kept: KeptIds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lance_ids, "WANTED_MAX", 2)
+    for _ in range(lance_kept_ids.SEARCHES_BEFORE + 2):
+        assert found(large, large.version or 0, [3, 8, 9]) == ["k3"]
+    assert not kept._kept and not kept._searches

@@ -3,7 +3,7 @@
 Data files never change, so the ids of small ones are kept once they were written or read by this process.
 They are kept per table, not per version: what was deleted since, or lies on another branch, is still among
 them. So a hit is only a suspicion, which is then looked into; a miss is certain. Large files are searched
-through the index of ids, or in one streamed scan.
+through the index of ids, by fingerprints that are kept (`lance_kept_ids`), or in one streamed scan.
 """
 
 import threading
@@ -22,8 +22,10 @@ from lance.fragment import FragmentMetadata, LanceFragment
 from omnigraph.rules.fingerprints import Sieve
 from omnigraph.rules.values import Column, compute
 from omnigraph.storage.lance_door import file_name
+from omnigraph.storage.lance_kept_ids import KEPT_IDS, WANTED_MAX
 from omnigraph.storage.lance_rows import (
     few_enough,
+    file_session,
     ids_in,
     indexed_fragments,
     looked_up,
@@ -227,7 +229,7 @@ def present(uri: str, version: int, ids: IdStream, count: int, *, options: Stora
             known = looked_up(handle, wanted, _fragments(handle, large & indexed)).column("id")
             there.update(str(text) for text in known.to_pylist())
         if large - indexed:
-            there.update(_searched(handle, large - indexed, ids))
+            there.update(_in_large_files(handle, _fragments(handle, large - indexed), ids, count, options))
         return sorted(there)
 
 
@@ -251,7 +253,7 @@ def _ids_of_files(handle: LanceDataset, fragments: list[LanceFragment], options:
     if whole:
         parts += handle.scanner(["id"], fragments=whole).to_table().column("id").chunks
     if cut:
-        parts += ids_in(LanceFileSession(handle.uri, storage_options=options.for_clients() or None), cut)
+        parts += ids_in(file_session(handle.uri, options), cut)
     return pa.chunked_array(parts, pa.string())
 
 
@@ -262,9 +264,27 @@ def _really_there(handle: LanceDataset, suspects: list[str]) -> list[str]:
     return [str(text) for text in handle.scanner(["id"], chosen).to_table().column("id").to_pylist()]
 
 
-def _searched(handle: LanceDataset, large: Iterable[int] | None, ids: IdStream) -> list[str]:
+def _in_large_files(
+    handle: LanceDataset, fragments: list[LanceFragment], ids: IdStream, count: int, options: StorageOptions
+) -> list[str]:
+    """Find ids in files too large to be known text by text; few are looked for by the fingerprints that are kept."""
+    if count > WANTED_MAX:
+        return _searched(handle, fragments, ids)
+    session = file_session(handle.uri, options)
+    wanted = [chunk for column in ids() for chunk in _chunks(column)]
+    left = KEPT_IDS.suspects(fragments, wanted, lambda fragment: ids_in(session, [fragment.metadata]))
+    found: list[str] = []
+    if len(left.places):
+        some = pa.concat_arrays(wanted).take(pa.array(left.places))
+        found += _searched(handle, left.fragments, lambda: iter([some]))
+    if left.strangers:
+        found += _searched(handle, left.strangers, lambda: iter(wanted))
+    return found
+
+
+def _searched(handle: LanceDataset, fragments: Sequence[LanceFragment] | None, ids: IdStream) -> list[str]:
     """Find ids in one scan; only their fingerprints are held while it runs."""
-    stream = handle.scanner(["id"], fragments=_fragments(handle, large)).to_reader()
+    stream = handle.scanner(["id"], fragments=None if fragments is None else list(fragments)).to_reader()
     candidates = pa.chunked_array([batch.column("id") for batch in sifted(stream, Sieve(ids()))], pa.string())
     if len(candidates) == 0:
         return []
@@ -273,9 +293,7 @@ def _searched(handle: LanceDataset, large: Iterable[int] | None, ids: IdStream) 
     return [str(text) for column in ids() for text in column.filter(compute.is_in(column, suspects)).to_pylist()]
 
 
-def _fragments(handle: LanceDataset, numbers: Iterable[int] | None) -> Any:
-    if numbers is None:
-        return None
+def _fragments(handle: LanceDataset, numbers: Iterable[int]) -> list[LanceFragment]:
     return [fragment for fragment in map(handle.get_fragment, numbers) if fragment is not None]
 
 
