@@ -45,6 +45,7 @@ from omnigraph.model.schema import (
     in_canonical_order,
     is_reserved_column,
 )
+from omnigraph.rules.schema_bodies import ENDS
 from omnigraph.rules.schema_compile import compile_schema
 from omnigraph.rules.schema_print import print_schema
 
@@ -347,6 +348,11 @@ def columns_in_one_case(draw: st.DrawFn) -> Columns:
     return {name: drawn[name] for name in in_one_case(list(drawn))}
 
 
+def beside_ends(columns: Columns) -> Columns:
+    """Return the columns that an edge can have."""
+    return {name: column for name, column in columns.items() if name.lower() not in ENDS}
+
+
 @st.composite
 def catalogs(draw: st.DrawFn) -> Catalog:
     """Draw a catalog that schema text can describe."""
@@ -356,7 +362,7 @@ def catalogs(draw: st.DrawFn) -> Catalog:
     shared = columns_in_one_case(draw)
     interfaces = [interface_type(draw, name, shared) for name in names[:first_node]]
     nodes = [node_type(draw, n, interfaces, columns_in_one_case(draw)) for n in names[first_node:first_edge]]
-    edges = [edge_type(draw, name, nodes, columns_in_one_case(draw)) for name in names[first_edge:]]
+    edges = [edge_type(draw, name, nodes, beside_ends(columns_in_one_case(draw))) for name in names[first_edge:]]
     return Catalog(interfaces=tuple(interfaces), nodes=tuple(nodes), edges=tuple(edges))
 
 
