@@ -116,6 +116,68 @@ def test_what_an_index_does_not_cover_is_found_too(tmp_path: Path, known: KnownT
     assert found(table, 999_999) == []
 
 
+def counted(table: lance.LanceDataset, *numbers: int) -> int:
+    return count_where(table, "text", Sought(texts(*numbers)))
+
+
+def test_a_few_files_that_are_asked_about_again_and_again_are_not_read_again(tmp_path: Path) -> None:
+    table = made(tmp_path / "t", files=2)
+    for _ in range(lance_texts.QUESTIONS_BEFORE + 1):
+        assert counted(table, 3, 15, 999) == 2
+    for file in (tmp_path / "t" / "data").iterdir():
+        file.unlink()
+    assert counted(table, 3, 15, 999) == 2
+    assert counted(table, 998) == 0
+
+
+def test_few_files_that_are_asked_about_once_are_not_kept(tmp_path: Path, known: KnownTexts) -> None:
+    table = made(tmp_path / "t", files=2)
+    assert counted(table, 3) == 1
+    assert not any(each.texts for each in known._columns.values())
+
+
+def test_a_file_that_lost_rows_is_looked_into_for_what_it_had(tmp_path: Path) -> None:
+    older = made(tmp_path / "t", files=2)
+    for _ in range(lance_texts.QUESTIONS_BEFORE + 1):
+        assert counted(older, 3, 4, 15) == 3
+    newer = lance.dataset(tmp_path / "t")
+    newer.delete("id = 3")
+    for table, there in ((newer, 2), (older, 3), (newer, 2)):
+        assert counted(table, 3, 4, 15) == there
+        assert counted(table, 3) == there - 2
+
+
+def test_very_many_texts_are_looked_for_as_few_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lance_texts, "FEW_KEYS_MAX", 2)
+    for files in (2, FILES):
+        table = made(tmp_path / f"{files}", files=files)
+        for _ in range(lance_texts.QUESTIONS_BEFORE + 2):
+            assert found(table, 3, 4, 15, 999) == [3, 4, 15]
+
+
+def test_any_table_of_few_files_answers_as_one_without_a_memory_does(tmp_path: Path) -> None:
+    chance = random.Random(11)
+    for number in range(6):
+        path = tmp_path / f"{number}"
+        table = made(path, files=2)
+        versions = [(table, {*range(20)})]
+        for step in range(5):
+            there = versions[-1][1]
+            if chance.random() < 0.5:
+                gone = set(chance.sample(sorted(there), 3))
+                table = lance.dataset(path)
+                table.delete(f"id IN ({', '.join(map(str, gone))})")
+                versions.append((lance.dataset(path, version=table.version), there - gone))
+            else:
+                come = range(100 + step * 10, 105 + step * 10)
+                table = lance.write_dataset(rows(*come), path, mode="append")
+                versions.append((table, there | {*come}))
+            for _ in range(8):
+                each, expected = chance.choice(versions)
+                asked = set(chance.sample(range(160), 12))
+                assert counted(each, *asked) == len(asked & expected)
+
+
 def test_any_table_answers_as_one_without_a_memory_does(tmp_path: Path) -> None:
     chance = random.Random(7)
     table = made(tmp_path / "t", files=3)

@@ -18,11 +18,11 @@ from lance.fragment import LanceFragment
 from omnigraph.rules.fingerprints import Fingerprints, Places, fingerprints
 from omnigraph.rules.values import Column
 from omnigraph.storage.lance_door import file_name
+from omnigraph.storage.repeats import Repeats
 
 FINGERPRINTS_HELD_MAX: Final = 8_000_000
 SEARCHES_BEFORE: Final = 2
 """Reading a file to keep its fingerprints takes about as long as searching it so often."""
-FILES_COUNTED_MAX: Final = 4_096
 WANTED_MAX: Final = 4_096
 """Who looks for more ids than these at once does not come again as often."""
 
@@ -46,7 +46,7 @@ class KeptIds:
     def __init__(self, most: int = FINGERPRINTS_HELD_MAX) -> None:
         self._most = most
         self._kept: OrderedDict[str, Fingerprints] = OrderedDict()
-        self._searches: OrderedDict[str, int] = OrderedDict()
+        self._searches = Repeats()
         self._lock = threading.Lock()
 
     def suspects(self, fragments: Sequence[LanceFragment], wanted: Sequence[Column], read: ReadFile) -> Suspicion:
@@ -74,24 +74,15 @@ class KeptIds:
             if kept is not None:
                 self._kept.move_to_end(name)
                 return kept
-            if not self._is_asked_often(name):
-                return None
+        # Those that are pushed out begin anew, so that tables that take turns are not read for nothing all the time.
+        if not self._searches.had(name, SEARCHES_BEFORE):
+            return None
         kept = np.sort(np.concatenate([np.empty(0, np.uint64), *map(fingerprints, read(fragment))]))
         with self._lock:
             self._kept[name] = kept
             while sum(map(len, self._kept.values())) > self._most:
-                # It begins anew, so that tables that take turns are not read for nothing all the time.
                 self._kept.popitem(last=False)
         return kept
-
-    def _is_asked_often(self, name: str) -> bool:
-        before = self._searches.pop(name, 0)
-        if before >= SEARCHES_BEFORE:
-            return True
-        self._searches[name] = before + 1
-        while len(self._searches) > FILES_COUNTED_MAX:
-            self._searches.popitem(last=False)
-        return False
 
 
 KEPT_IDS: Final = KeptIds()

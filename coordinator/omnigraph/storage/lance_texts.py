@@ -2,12 +2,12 @@
 
 Many small commits make many small files, and to open one costs as much as to read ten thousand texts. So the texts of
 small files are kept once they were read: data files never change. Rows that were deleted since are still among them,
-so a text that is known to be in a file is only a reason to look into it. One that is not there is certain.
+so a text that is known to be in a file with deletions is only a reason to look into it. Everything else is certain.
 """
 
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
@@ -24,11 +24,16 @@ from omnigraph.storage.lance_cores import cores
 from omnigraph.storage.lance_door import file_names
 from omnigraph.storage.lance_rows import ID_SCAN_ROWS, ROW_ADDRESS, few_enough, indexed_fragments, sifted
 from omnigraph.storage.lance_shares import each_share
-from omnigraph.storage.sought import Sought
+from omnigraph.storage.repeats import Repeats
+from omnigraph.storage.sought import MET_AT_ONCE, Sought
 
 AHEAD_PER_CORE: Final = 2
 SMALL_FILE_ROWS_MAX: Final = 16_384
 SMALL_FILES_MIN: Final = 8
+"""Fewer are read each time as long as nobody comes again and again: a scan is quicker than to keep what it finds."""
+QUESTIONS_BEFORE: Final = 2
+FEW_KEYS_MAX: Final = 4_096
+"""Who looks for more texts than these at once does not come again as often."""
 TEXTS_HELD_MAX: Final = 200_000
 FILES_READ_AT_ONCE: Final = 256
 FRAGMENT_BITS: Final = 32
@@ -52,7 +57,29 @@ class KnownTexts:
     def __init__(self, most: int = TEXTS_HELD_MAX) -> None:
         self._most = most
         self._columns: OrderedDict[tuple[str, int], _Known] = OrderedDict()
+        self._questions = Repeats()
         self._lock = threading.Lock()
+
+    def sure(
+        self, handle: LanceDataset, column: str, keys: Column, fragments: Sequence[LanceFragment]
+    ) -> tuple[Column, list[LanceFragment]]:
+        """Return keys that certainly are in fragments, and the fragments that may have any of the others."""
+        if len(keys) > FEW_KEYS_MAX:
+            return keys.slice(0, 0), self.suspects(handle, column, keys, fragments)
+        named = {file_names(each.metadata): each for each in fragments}
+        whole = {files for files, each in named.items() if each.metadata.deletion_file is None}
+        small = [files for files, each in named.items() if each.physical_rows <= SMALL_FILE_ROWS_MAX]
+        known = self._of(handle, column)
+        unknown = [files for files in small if files in whole and files not in known.files]
+        if len(small) < SMALL_FILES_MIN:
+            unknown = [files for files in unknown if self._questions.had((handle.uri, column, files), QUESTIONS_BEFORE)]
+        self._read(handle, column, known, {files: named[files] for files in unknown})
+        with self._lock:
+            places = {text: set(known.places.get(text, ())) & named.keys() for text in keys.to_pylist()}
+            sure = [text for text, files in places.items() if files & whole]
+            doubtful = {each for text, files in places.items() for each in files if not files & whole}
+            left = [each for files, each in named.items() if files not in known.files or files in doubtful]
+        return pa.array(sure, keys.type), left
 
     def suspects(
         self, handle: LanceDataset, column: str, keys: Column, fragments: Sequence[LanceFragment]
@@ -116,7 +143,7 @@ def rows_where(handle: LanceDataset, column: str, keys: Column, columns: Sequenc
     parts = [schema.append(pa.field(ROW_ADDRESS, pa.uint64())).empty_table()]
     if len(keys) == 0 or int(handle.count_rows()) == 0:
         return parts[0]
-    indexed, others = _places_to_look(handle, column, len(keys), lambda: keys)
+    indexed, others = _places_to_look(handle, column, keys)
     if indexed != []:
 
         def look(few: Any) -> pa.Table:
@@ -151,49 +178,62 @@ def count_where(handle: LanceDataset, column: str, sought: Sought) -> int:
     asked = sought.left
     if asked == 0 or int(handle.count_rows()) == 0:
         return 0
-    indexed, others = _places_to_look(handle, column, asked, sought.missing)
+    indexed, rest = _divided(handle, column, asked)
     count = 0
-    if indexed != []:
+    if indexed or not rest:
 
         def look(few: Any) -> int:
-            if indexed is None:
+            if not rest:
                 return int(handle.count_rows(few))
             return int(handle.scanner([], few, fragments=indexed, with_row_address=True).count_rows())
 
         count += sum(each_share(column, sought.missing(), look))
-    if others != []:
-        stream = handle.scanner([column], fragments=others, batch_size=ID_SCAN_ROWS).to_reader()
-        _meet(sought, (batch.column(column) for batch in stream))
+    if rest:
+        sure, left = KNOWN_TEXTS.sure(handle, column, sought.missing(), rest)
+        sought.meet(sure)
+        if left and sought.left:
+            stream = handle.scanner([column], fragments=left, batch_size=ID_SCAN_ROWS).to_reader()
+            rows = sum(int(each.physical_rows) for each in left)
+            _meet(sought, (batch.column(column) for batch in stream), cores() if rows > MET_AT_ONCE else 0)
         count += asked - sought.left
     return count
 
 
-def _meet(sought: Sought, columns: Iterable[Column]) -> None:
-    """Let texts that are looked for meet others on every core, while the next are read."""
-    with Threads(cores()) as pool:
+def _meet(sought: Sought, columns: Iterable[Column], threads: int) -> None:
+    """Let texts that are looked for meet others, on every core if they are many, while the next are read."""
+    if not threads:
+        for column in columns:
+            sought.meet(column)
+        return
+    with Threads(threads) as pool:
         under_way = deque[Future[None]]()
         for column in columns:
             under_way.append(pool.submit(sought.meet, column))
-            if len(under_way) > AHEAD_PER_CORE * cores():
+            if len(under_way) > AHEAD_PER_CORE * threads:
                 under_way.popleft().result()
         for each in under_way:
             each.result()
 
 
 def _places_to_look(
-    handle: LanceDataset, column: str, count: int, keys: Callable[[], Column]
+    handle: LanceDataset, column: str, keys: Column
 ) -> tuple[list[LanceFragment] | None, list[LanceFragment] | None]:
     """Return the fragments to search by an index, and those to scan; None means all of them."""
-    is_few = few_enough(handle, count)
-    indexed = indexed_fragments(handle, column) if is_few else frozenset[int]()
-    every = [int(number) for number in handle.fragment_ids()]
-    rest = [number for number in every if number not in indexed]
+    indexed, rest = _divided(handle, column, len(keys))
     if not rest:
         return None, []
     if not indexed and len(rest) < SMALL_FILES_MIN:
         return [], None
-    suspects = KNOWN_TEXTS.suspects(handle, column, keys(), _fragments(handle, rest))
-    return _fragments(handle, [number for number in every if number in indexed]), suspects
+    return indexed, KNOWN_TEXTS.suspects(handle, column, keys, rest)
+
+
+def _divided(handle: LanceDataset, column: str, count: int) -> tuple[list[LanceFragment], list[LanceFragment]]:
+    """Return the fragments in which so many texts are better looked up, and the others; of the first none if all."""
+    numbers = indexed_fragments(handle, column) if few_enough(handle, count) else frozenset[int]()
+    every = [int(number) for number in handle.fragment_ids()]
+    rest = [number for number in every if number not in numbers]
+    indexed = [number for number in every if number in numbers] if rest else []
+    return _fragments(handle, indexed), _fragments(handle, rest)
 
 
 def _fragments(handle: LanceDataset, numbers: Iterable[int]) -> list[LanceFragment]:

@@ -1,0 +1,31 @@
+"""What is asked about again and again, so that it is worth keeping an answer."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Final
+
+THINGS_COUNTED_MAX: Final = 4_096
+
+
+class Repeats:
+    """How often things were asked about, of those that were asked about last."""
+
+    def __init__(self, most: int = THINGS_COUNTED_MAX) -> None:
+        self._most = most
+        self._counts: OrderedDict[Hashable, int] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    def had(self, thing: Hashable, times: int) -> bool:
+        """Note one more question about a thing; tell whether there were so many before. Then they begin anew."""
+        with self._lock:
+            before = self._counts.pop(thing, 0)
+            if before >= times:
+                return True
+            self._counts[thing] = before + 1
+            while len(self._counts) > self._most:
+                self._counts.popitem(last=False)
+        return False
