@@ -2,9 +2,11 @@ import errno
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,8 @@ from omnigraph.storage.roots import GraphRoot
 from omnigraph.testing.memory import MemoryObjects
 from omnigraph.testing.object_contract import ObjectStoreContract
 from omnigraph.testing.s3_server import SeaweedServer
+
+NOBODY = 65_534
 
 
 class TestMemory(ObjectStoreContract):
@@ -189,16 +193,33 @@ def test_files_with_names_we_never_write_are_not_ours(local: ObstoreObjects, pla
     assert refused.value.facts["reason"] == "foreign_name"
 
 
+@contextmanager
+def as_nobody(folder: Path) -> Iterator[None]:
+    """Be a user who owns a folder and no more, if we are the superuser, who is never refused."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.chown(folder, NOBODY, NOBODY)
+    shared = Path(tempfile.gettempdir())
+    for above in folder.parents:
+        if above != shared and above.is_relative_to(shared):
+            above.chmod(0o755)
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
 def test_a_real_permission_problem_says_what_to_do(local: ObstoreObjects, place: Path) -> None:
-    if os.geteuid() == 0:
-        pytest.skip("the superuser is never refused; the message is tested with a simulated refusal")
     local.put("a/b", b"1")
     (place / "a").chmod(0o500)
     try:
-        with pytest.raises(StorageError, match="permission denied") as refused:
+        with as_nobody(place / "a"), pytest.raises(StorageError, match="permission denied") as refused:
             local.put("a/c", b"")
     finally:
         (place / "a").chmod(0o700)
+    assert not (place / "a" / "c").exists()
     assert refused.value.facts == {"operation": "put", "key": "a/c", "reason": "permission"}
 
 
