@@ -9,6 +9,7 @@ from tests.storage.staging_kit import OPTIONS, Table, numbered
 
 from omnigraph.model.staged import StagedAppend
 from omnigraph.storage import lance_ids, lance_kept_ids
+from omnigraph.storage.asked import BEFORE_KEEPING
 from omnigraph.storage.lance_ids import KnownIds
 from omnigraph.storage.lance_kept_ids import KeptIds
 from omnigraph.storage.staging import Staging
@@ -75,7 +76,7 @@ def test_ids_are_found_on_every_version_of_every_lineage(
 ) -> None:
     remembering(monkeypatch, KnownIds(most))
     monkeypatch.setattr(lance_ids, "SMALL_FILE_ROWS_MAX", small_rows)
-    monkeypatch.setattr(lance_kept_ids, "SEARCHES_BEFORE", seed)
+    monkeypatch.setattr(lance_kept_ids, "BEFORE_KEEPING", seed)
     kept = keeping(monkeypatch, KeptIds(most))
     chance = random.Random(seed)
     tables = [Table(str(tmp_path / f"{name}.lance")) for name in "ab"]
@@ -163,7 +164,7 @@ def large(tmp_path: Path, known: KnownIds, monkeypatch: pytest.MonkeyPatch) -> T
 
 
 def test_a_large_file_that_is_asked_about_again_and_again_is_not_read_again(large: Table, kept: KeptIds) -> None:
-    for number in range(lance_kept_ids.SEARCHES_BEFORE + 1):
+    for number in range(BEFORE_KEEPING + 1):
         assert not kept._kept
         assert found(large, large.version or 0, [10 + number, 2]) == ["k2"]
     for file in (Path(large.uri) / "data").glob("*.lance"):
@@ -174,7 +175,7 @@ def test_a_large_file_that_is_asked_about_again_and_again_is_not_read_again(larg
 def test_an_id_whose_row_was_deleted_is_searched_for_and_not_believed(large: Table, kept: KeptIds) -> None:
     before = large.version or 0
     large.seal(large.delete(ids=["k2"]))
-    for _ in range(lance_kept_ids.SEARCHES_BEFORE + 2):
+    for _ in range(BEFORE_KEEPING + 2):
         assert found(large, large.version or 0, [2, 3]) == ["k3"]
         assert found(large, before, [2, 3]) == ["k2", "k3"]
     assert kept._kept
@@ -187,7 +188,7 @@ def test_ids_that_share_a_fingerprint_are_told_apart_in_large_files(
     alike = [f"{'a' * 16}{middle}{'z' * 16}" for middle in ("one", "two")]
     table = Table(str(tmp_path / "t.lance"))
     table.seal(table.append([{"k": alike[0]}]))
-    for _ in range(lance_kept_ids.SEARCHES_BEFORE + 2):
+    for _ in range(BEFORE_KEEPING + 2):
         for ids, there in ((alike, alike[:1]), (alike[1:], [])):
             staged = table.append([{"k": name} for name in ids])
             assert Staging(OPTIONS).present(table.uri, table.version or 0, staged) == there
@@ -198,13 +199,13 @@ def test_files_that_do_not_fit_together_push_nothing_out(
     large: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = keeping(monkeypatch, KeptIds(4))
-    for _ in range(lance_kept_ids.SEARCHES_BEFORE + 1):
+    for _ in range(BEFORE_KEEPING + 1):
         assert found(large, large.version or 0, [9]) == []
     assert sum(map(len, kept._kept.values())) == 3
     wide = Table(str(tmp_path / "wide.lance"))
     for number in range(3):
         wide.seal(wide.append(numbered(2 * number, 2 * number + 1)))
-    for _ in range(lance_kept_ids.SEARCHES_BEFORE + 2):
+    for _ in range(BEFORE_KEEPING + 2):
         assert found(wide, wide.version or 0, [9, 5]) == ["k5"]
     assert sum(map(len, kept._kept.values())) == 3, "the six of the wide table are searched for each time"
 
@@ -212,7 +213,7 @@ def test_files_that_do_not_fit_together_push_nothing_out(
 def test_many_ids_at_once_are_no_reason_to_keep_anything(
     large: Table, kept: KeptIds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lance_ids, "WANTED_MAX", 2)
-    for _ in range(lance_kept_ids.SEARCHES_BEFORE + 2):
+    monkeypatch.setattr(lance_ids, "FEW_AT_ONCE_MAX", 2)
+    for _ in range(BEFORE_KEEPING + 2):
         assert found(large, large.version or 0, [3, 8, 9]) == ["k3"]
-    assert not kept._kept and not kept._searches
+    assert not kept._kept and not kept._asked

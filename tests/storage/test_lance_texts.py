@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.storage import lance_texts
+from omnigraph.storage.asked import BEFORE_KEEPING
 from omnigraph.storage.lance_rows import ROW_ADDRESS
 from omnigraph.storage.lance_texts import KnownTexts, count_where, rows_where
 from omnigraph.storage.sought import Sought
@@ -122,7 +123,7 @@ def counted(table: lance.LanceDataset, *numbers: int) -> int:
 
 def test_a_few_files_that_are_asked_about_again_and_again_are_not_read_again(tmp_path: Path) -> None:
     table = made(tmp_path / "t", files=2)
-    for _ in range(lance_texts.QUESTIONS_BEFORE + 1):
+    for _ in range(BEFORE_KEEPING + 1):
         assert counted(table, 3, 15, 999) == 2
     for file in (tmp_path / "t" / "data").iterdir():
         file.unlink()
@@ -138,7 +139,7 @@ def test_few_files_that_are_asked_about_once_are_not_kept(tmp_path: Path, known:
 
 def test_a_file_that_lost_rows_is_looked_into_for_what_it_had(tmp_path: Path) -> None:
     older = made(tmp_path / "t", files=2)
-    for _ in range(lance_texts.QUESTIONS_BEFORE + 1):
+    for _ in range(BEFORE_KEEPING + 1):
         assert counted(older, 3, 4, 15) == 3
     newer = lance.dataset(tmp_path / "t")
     newer.delete("id = 3")
@@ -148,10 +149,10 @@ def test_a_file_that_lost_rows_is_looked_into_for_what_it_had(tmp_path: Path) ->
 
 
 def test_very_many_texts_are_looked_for_as_few_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lance_texts, "FEW_KEYS_MAX", 2)
+    monkeypatch.setattr(lance_texts, "FEW_AT_ONCE_MAX", 2)
     for files in (2, FILES):
         table = made(tmp_path / f"{files}", files=files)
-        for _ in range(lance_texts.QUESTIONS_BEFORE + 2):
+        for _ in range(BEFORE_KEEPING + 2):
             assert found(table, 3, 4, 15, 999) == [3, 4, 15]
 
 

@@ -21,11 +21,13 @@ from lance.fragment import FragmentMetadata, LanceFragment
 
 from omnigraph.rules.fingerprints import Sieve
 from omnigraph.rules.values import Column, compute
+from omnigraph.storage.asked import FEW_AT_ONCE_MAX
 from omnigraph.storage.lance_door import file_name
-from omnigraph.storage.lance_kept_ids import KEPT_IDS, WANTED_MAX
+from omnigraph.storage.lance_kept_ids import KEPT_IDS
 from omnigraph.storage.lance_rows import (
     few_enough,
     file_session,
+    fragments_at,
     ids_in,
     indexed_fragments,
     looked_up,
@@ -226,10 +228,10 @@ def present(uri: str, version: int, ids: IdStream, count: int, *, options: Stora
         there = set(_really_there(handle, suspects))
         if large & indexed:
             wanted = pa.concat_arrays([chunk for column in ids() for chunk in _chunks(column)])
-            known = looked_up(handle, wanted, _fragments(handle, large & indexed)).column("id")
+            known = looked_up(handle, wanted, fragments_at(handle, large & indexed)).column("id")
             there.update(str(text) for text in known.to_pylist())
         if large - indexed:
-            there.update(_in_large_files(handle, _fragments(handle, large - indexed), ids, count, options))
+            there.update(_in_large_files(handle, fragments_at(handle, large - indexed), ids, count, options))
         return sorted(there)
 
 
@@ -268,7 +270,7 @@ def _in_large_files(
     handle: LanceDataset, fragments: list[LanceFragment], ids: IdStream, count: int, options: StorageOptions
 ) -> list[str]:
     """Find ids in files too large to be known text by text; few are looked for by the fingerprints that are kept."""
-    if count > WANTED_MAX:
+    if count > FEW_AT_ONCE_MAX:
         return _searched(handle, fragments, ids)
     session = file_session(handle.uri, options)
     wanted = [chunk for column in ids() for chunk in _chunks(column)]
@@ -291,10 +293,6 @@ def _searched(handle: LanceDataset, fragments: Sequence[LanceFragment] | None, i
     # Texts that share a fingerprint are told apart here.
     suspects = compute.unique(candidates)
     return [str(text) for column in ids() for text in column.filter(compute.is_in(column, suspects)).to_pylist()]
-
-
-def _fragments(handle: LanceDataset, numbers: Iterable[int]) -> list[LanceFragment]:
-    return [fragment for fragment in map(handle.get_fragment, numbers) if fragment is not None]
 
 
 def _chunks(column: Column) -> list[Column]:

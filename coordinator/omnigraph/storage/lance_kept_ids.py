@@ -17,14 +17,10 @@ from lance.fragment import LanceFragment
 
 from omnigraph.rules.fingerprints import Fingerprints, Places, fingerprints
 from omnigraph.rules.values import Column
+from omnigraph.storage.asked import BEFORE_KEEPING, Asked
 from omnigraph.storage.lance_door import file_name
-from omnigraph.storage.repeats import Repeats
 
 FINGERPRINTS_HELD_MAX: Final = 8_000_000
-SEARCHES_BEFORE: Final = 2
-"""Reading a file to keep its fingerprints takes about as long as searching it so often."""
-WANTED_MAX: Final = 4_096
-"""Who looks for more ids than these at once does not come again as often."""
 
 ReadFile: TypeAlias = Callable[[LanceFragment], Iterable[Column]]
 """All ids in the file of a fragment, those of deleted rows included."""
@@ -46,7 +42,7 @@ class KeptIds:
     def __init__(self, most: int = FINGERPRINTS_HELD_MAX) -> None:
         self._most = most
         self._kept: OrderedDict[str, Fingerprints] = OrderedDict()
-        self._searches = Repeats()
+        self._asked = Asked()
         self._lock = threading.Lock()
 
     def suspects(self, fragments: Sequence[LanceFragment], wanted: Sequence[Column], read: ReadFile) -> Suspicion:
@@ -75,9 +71,10 @@ class KeptIds:
                 self._kept.move_to_end(name)
                 return kept
         # Those that are pushed out begin anew, so that tables that take turns are not read for nothing all the time.
-        if not self._searches.had(name, SEARCHES_BEFORE):
+        if not self._asked.before(name, BEFORE_KEEPING):
             return None
-        kept = np.sort(np.concatenate([np.empty(0, np.uint64), *map(fingerprints, read(fragment))]))
+        kept = np.concatenate([np.empty(0, np.uint64), *map(fingerprints, read(fragment))])
+        kept.sort()
         with self._lock:
             self._kept[name] = kept
             while sum(map(len, self._kept.values())) > self._most:

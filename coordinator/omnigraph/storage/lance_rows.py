@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from lance import LanceDataset
 from lance.dataset import serialize_row_addrs
 from lance.file import LanceFileSession
-from lance.fragment import FragmentMetadata
+from lance.fragment import FragmentMetadata, LanceFragment
 
 from omnigraph.errors import CorruptGraphError, InvalidDataError, OmnigraphError
 from omnigraph.model.indexes import LOOKUP_KINDS, IndexKind
@@ -209,6 +209,11 @@ def indexed_fragments(handle: LanceDataset, column: str) -> frozenset[int]:
         if _finds(index, column):
             covered |= {int(number) for segment in index.segments for number in segment.fragment_ids}
     return frozenset(covered)
+
+
+def fragments_at(handle: LanceDataset, numbers: Iterable[int]) -> list[LanceFragment]:
+    """Return the fragments with these numbers, those that there are."""
+    return [fragment for fragment in map(handle.get_fragment, numbers) if fragment is not None]
 
 
 def _scanned(handle: LanceDataset, ids: Column) -> pa.Table:

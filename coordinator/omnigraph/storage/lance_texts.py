@@ -20,20 +20,17 @@ from lance.fragment import LanceFragment
 from omnigraph.observing import Threads
 from omnigraph.rules.fingerprints import Sieve
 from omnigraph.rules.values import Column, compute
+from omnigraph.storage.asked import BEFORE_KEEPING, FEW_AT_ONCE_MAX, Asked
 from omnigraph.storage.lance_cores import cores
 from omnigraph.storage.lance_door import file_names
-from omnigraph.storage.lance_rows import ID_SCAN_ROWS, ROW_ADDRESS, few_enough, indexed_fragments, sifted
+from omnigraph.storage.lance_rows import ID_SCAN_ROWS, ROW_ADDRESS, few_enough, fragments_at, indexed_fragments, sifted
 from omnigraph.storage.lance_shares import each_share
-from omnigraph.storage.repeats import Repeats
 from omnigraph.storage.sought import MET_AT_ONCE, Sought
 
 AHEAD_PER_CORE: Final = 2
 SMALL_FILE_ROWS_MAX: Final = 16_384
 SMALL_FILES_MIN: Final = 8
 """Fewer are read each time as long as nobody comes again and again: a scan is quicker than to keep what it finds."""
-QUESTIONS_BEFORE: Final = 2
-FEW_KEYS_MAX: Final = 4_096
-"""Who looks for more texts than these at once does not come again as often."""
 TEXTS_HELD_MAX: Final = 200_000
 FILES_READ_AT_ONCE: Final = 256
 FRAGMENT_BITS: Final = 32
@@ -57,14 +54,14 @@ class KnownTexts:
     def __init__(self, most: int = TEXTS_HELD_MAX) -> None:
         self._most = most
         self._columns: OrderedDict[tuple[str, int], _Known] = OrderedDict()
-        self._questions = Repeats()
+        self._asked = Asked()
         self._lock = threading.Lock()
 
     def sure(
         self, handle: LanceDataset, column: str, keys: Column, fragments: Sequence[LanceFragment]
     ) -> tuple[Column, list[LanceFragment]]:
         """Return keys that certainly are in fragments, and the fragments that may have any of the others."""
-        if len(keys) > FEW_KEYS_MAX:
+        if len(keys) > FEW_AT_ONCE_MAX:
             return keys.slice(0, 0), self.suspects(handle, column, keys, fragments)
         named = {file_names(each.metadata): each for each in fragments}
         whole = {files for files, each in named.items() if each.metadata.deletion_file is None}
@@ -72,7 +69,7 @@ class KnownTexts:
         known = self._of(handle, column)
         unknown = [files for files in small if files in whole and files not in known.files]
         if len(small) < SMALL_FILES_MIN:
-            unknown = [files for files in unknown if self._questions.had((handle.uri, column, files), QUESTIONS_BEFORE)]
+            unknown = [files for files in unknown if self._asked.before((handle.uri, column, files), BEFORE_KEEPING)]
         self._read(handle, column, known, {files: named[files] for files in unknown})
         with self._lock:
             places = {text: set(known.places.get(text, ())) & named.keys() for text in keys.to_pylist()}
@@ -233,8 +230,4 @@ def _divided(handle: LanceDataset, column: str, count: int) -> tuple[list[LanceF
     every = [int(number) for number in handle.fragment_ids()]
     rest = [number for number in every if number not in numbers]
     indexed = [number for number in every if number in numbers] if rest else []
-    return _fragments(handle, indexed), _fragments(handle, rest)
-
-
-def _fragments(handle: LanceDataset, numbers: Iterable[int]) -> list[LanceFragment]:
-    return [each for each in map(handle.get_fragment, numbers) if each is not None]
+    return fragments_at(handle, indexed), fragments_at(handle, rest)
