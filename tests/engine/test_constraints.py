@@ -17,6 +17,7 @@ from omnigraph.errors import (
     VersionConflictError,
 )
 from omnigraph.rules import constraints, row_checks
+from omnigraph.storage.asked import BEFORE_KEEPING
 from omnigraph.storage.embedded import EmbeddedEngine
 from omnigraph.storage.relations import Relation, Values
 from omnigraph.testing.places import beside, place
@@ -264,6 +265,25 @@ def test_an_edge_to_a_node_that_is_deleted_meanwhile_is_refused(graph: og.Graph)
     with pytest.raises(ConstraintError, match="to an existing Person"):
         slow.__exit__(None, None, None)
     assert graph.snapshot().count("Knows") == 0
+
+
+def test_an_edge_to_a_deleted_node_is_refused_by_a_process_that_has_often_found_it(graph: og.Graph) -> None:
+    def meet(who: str) -> None:
+        with graph.transaction() as tx:
+            tx.append("Knows", [edge("Ann", who)])
+
+    for _ in range(BEFORE_KEEPING + 2):
+        meet("Bob")
+    before, knows = graph.log()[0], graph.snapshot().count("Knows")
+    with graph.transaction() as tx:
+        tx.delete("Person", ids=["Bob"])
+    with pytest.raises(ConstraintError, match="to an existing Person"):
+        meet("Bob")
+    graph.branches.create("earlier", from_=before.id)
+    with graph.transaction("earlier") as tx:
+        tx.append("Knows", [edge("Ann", "Bob")])
+    assert graph.snapshot().count("Knows") == 0
+    assert graph.snapshot("earlier").count("Knows") == knows + 1
 
 
 def test_a_deletion_of_a_node_that_gets_an_edge_meanwhile_is_a_conflict(graph: og.Graph) -> None:
